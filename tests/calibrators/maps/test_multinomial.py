@@ -47,7 +47,7 @@ def log_loss(proba, labels):
 
 
 def design_of(z, y, weights=None):
-    inputs = inputs_of(z, 0.7)
+    inputs = inputs_of(z, 0.7, np.zeros(z.shape[1]))
     weights = np.ones(len(y)) if weights is None else weights
     mean, scale = inputs.statistics.mean(axis=0), inputs.statistics.std(axis=0) + 1e-3
     read, write, centre = directions(inputs.x, weights)
@@ -58,7 +58,7 @@ def design_of(z, y, weights=None):
 
 def test_inputs_are_what_they_say():
     z = np.array([[2.0, 0.0, -1.0, 0.5]])
-    found = inputs_of(z, 0.5)
+    found = inputs_of(z, 0.5, np.zeros(4))
     p = softmax(z * 0.5)[0]
     top = np.sort(z[0] * 0.5)[::-1]
     gaps = z[0] * 0.5 - top[0]
@@ -76,7 +76,7 @@ def test_inputs_are_what_they_say():
 
 
 def test_margins_end_at_their_caps():
-    found = inputs_of(np.array([[100.0, 0.0, -100.0]]), 1.0)
+    found = inputs_of(np.array([[100.0, 0.0, -100.0]]), 1.0, np.zeros(3))
     assert found.margin.tolist() == [SECOND_CAP]
     assert found.statistics[0, 3] == THIRD_CAP
 
@@ -86,17 +86,17 @@ def test_the_map_is_its_formula():
     rng = np.random.default_rng(1)
     n_classes, k = 5, 2
     made = MultinomialMap(
-        0.8, rng.normal(size=6), rng.uniform(0.5, 2, 6), rng.normal(size=7) * 0.1,
+        0.8, rng.normal(size=n_classes), rng.normal(size=6), rng.uniform(0.5, 2, 6), rng.normal(size=7) * 0.1,
         rng.normal(size=7) * 0.1, rng.normal(size=n_classes), rng.normal(size=(k, n_classes)),
         rng.normal(size=(k, n_classes)),
     )  # fmt: skip
     for z in rng.normal(size=(20, n_classes)) * 3:
-        inputs = inputs_of(z[None], 0.8)
-        x = log_softmax(z[None] * 0.8)[0]
+        inputs = inputs_of(z[None], 0.8, made.offset)
+        x = log_softmax(z[None] * 0.8 + made.offset)[0]
         phi = np.append(1, np.clip((inputs.statistics[0] - made.mean) / made.scale, -4, 4))
         logits = x * (1 + made.slope @ phi) + made.bias + made.write.T @ (made.read @ x)
         margin = np.sort(x)[-1] - np.sort(x)[-2]
-        logits[z.argmax()] += min(margin, 12) * (made.margin @ phi)
+        logits[x.argmax()] += min(margin, 12) * (made.margin @ phi)
         expected = np.exp(logits) / np.exp(logits).sum()
         found = made.probabilities(z[None], np.zeros(1))[0]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -149,11 +149,12 @@ def test_scales_agree_with_their_parameters():
     design, write = design_of(z, y)
     q = design.signals.shape[1]
     groups = np.repeat(np.arange(5), (4, 1, q - 1, q, len(write) ** 2))
-    precision, theta = fit_scales(design, write, groups)
+    precision, theta, determined = fit_scales(design, write, groups)
     problem = Regression(design, write, precision)
     theta, _ = problem.minimise(theta)
     _, hessian = problem.derivatives(problem.value(theta)[1])
     free = np.bincount(groups, 1 - precision * np.diag(np.linalg.inv(hessian + np.diag(precision))))
+    np.testing.assert_allclose(np.bincount(groups, determined), free, rtol=0.1)
     before = np.array(multinomial_fit.SCALES)
     agreeing = (np.bincount(groups, theta**2) + before**2) / (free + 1)
     found = 1 / precision[np.unique(groups, return_index=True)[1]]
@@ -249,14 +250,15 @@ def test_weights_count_as_repetition_and_zero_as_absence():
     )
     lighter = sc.Calibrator().fit(z, y, sample_weight=np.full(200, 0.1)).fitted_.map
     whole = sc.Calibrator().fit(z, y).fitted_.map
-    assert np.abs(lighter.bias).max() < np.abs(whole.bias).max()  # the prior weighs more
+    sizes = [np.abs(made.offset + made.bias).max() for made in (lighter, whole)]
+    assert sizes[0] < sizes[1]  # the prior weighs more
 
 
 def test_copies_are_no_new_evidence():
     z, y = sample(60, 3, seed=2)
     many = np.repeat(np.arange(60), 10)
     once, copied = sc.Calibrator().fit(z, y), sc.Calibrator().fit(z[many], y[many])
-    share, index = find_copies(y[many], inputs_of(z[many], 1.0).x)
+    share, index = find_copies(y[many], inputs_of(z[many], 1.0, np.zeros(3)).x)
     assert share == pytest.approx(0.1)
     assert (index == np.searchsorted(np.unique(index[::10]), index)).all()
     test_z, test_y = sample(3000, 3, seed=9)
@@ -268,7 +270,7 @@ def test_few_distinct_outputs_are_not_copies():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(8, 3))[rng.integers(8, size=400)]
     y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
-    assert find_copies(y, inputs_of(z, 1.0).x) == (1.0, None)
+    assert find_copies(y, inputs_of(z, 1.0, np.zeros(3)).x) == (1.0, None)
 
 
 def test_absent_classes_lose_a_bounded_part_and_are_named():
@@ -286,8 +288,8 @@ def test_absent_classes_lose_a_bounded_part_and_are_named():
     size = 6 + 2 * design.signals.shape[1] + len(write) ** 2
     problem = Regression(design, write, np.full(size, 0.5))
     theta, _ = problem.minimise(np.zeros(size))
-    taken, absent = absent_classes(problem, theta)
     bias = problem.parts(theta)[0]
+    taken, absent = absent_classes(design, problem.logits(theta), bias)
     assert absent.tolist() == [3, 4, 5]
     assert (bias + taken - bias[:3].mean())[3:].min() >= -MOST_TAKEN - 1e-12
     assert fit_multinomial(split).flags["absent_classes"] == [3, 4, 5]

@@ -1,7 +1,8 @@
 """The default's map: multinomial logistic regression on a model's log-probabilities.
 
-Let x be the log-probabilities at one temperature, ŷ the predicted class, m its margin over the
-second and φ six standardised statistics of the row. Then
+Let x be the log-probabilities at one temperature, each class shifted by a constant, ŷ the class
+that comes first then, m its margin over the second and φ six standardised statistics of the row.
+Then
 
     logit_j = x_j (1 + s·(1, φ)) + b_j + (W x)_j + 1[j = ŷ] m (a·(1, φ))
 
@@ -22,7 +23,7 @@ from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import ProbabilityMap
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value, constant
-from smallcal.data.masks import any_masked, filled, is_masked, without_masked
+from smallcal.data.masks import MASKED, any_masked, filled, is_masked, without_masked
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
@@ -43,12 +44,12 @@ class Inputs(NamedTuple):
     Attributes
     ----------
     x : ndarray of shape (n, C)
-        Log-probabilities at the base temperature; a masked class has the lowest of its row.
+        Shifted log-probabilities at the base temperature; a masked class has the lowest of its row.
     statistics : ndarray of shape (n, 6), or (n, 3) for two classes
         Log-odds of the confidence, margin to the second class, entropy; with more than two
         classes also margin to the third, spread of the logits, log of the sum of p².
     top : ndarray of shape (n,)
-        Predicted class.
+        Class that comes first.
     """
 
     x: FloatArray
@@ -57,24 +58,26 @@ class Inputs(NamedTuple):
 
     @property
     def margin(self) -> FloatArray:
-        """Capped margin of the predicted class over the second."""
+        """Capped margin of the first class over the second."""
         return np.asarray(self.statistics[:, 1])
 
 
-def inputs_of(logits: FloatArray, inverse_temperature: float) -> Inputs:
-    """Return what the regression reads of logits (n, C), float64.
+def inputs_of(logits: FloatArray, inverse_temperature: float, offset: FloatArray) -> Inputs:
+    """Return what the regression reads of logits (n, C), float64; ``offset`` shifts each class.
 
     Examples
     --------
-    >>> found = inputs_of(np.array([[np.log(3), 0.0]]), 1.0)
+    >>> found = inputs_of(np.array([[np.log(3), 0.0]]), 1.0, np.zeros(2))
     >>> np.exp(found.x).round(3).tolist(), found.margin.round(3).tolist()
     ([[0.75, 0.25]], [1.099])
     """
     n, n_classes = logits.shape
     z = filled(logits)
+    z = (z - z.max(axis=1, keepdims=True)) * inverse_temperature + offset
+    if any_masked(logits):
+        z = filled(np.where(is_masked(logits), MASKED, z))
     rows, top = np.arange(n), z.argmax(axis=1)
-    gaps = (z - z[rows, top][:, None]) * inverse_temperature
-    np.maximum(gaps, FLOOR, out=gaps)
+    gaps = np.maximum(z - z[rows, top][:, None], FLOOR)
     weight = np.exp(gaps)
     if any_masked(logits):
         weight[is_masked(logits)] = 0
@@ -117,6 +120,8 @@ class MultinomialMap(ProbabilityMap):
     ----------
     inverse_temperature : float
         What the logits are multiplied by first.
+    offset : ndarray of shape (C,)
+        Added to them then.
     mean, scale : ndarray of shape (q,)
         Of the statistics, in the calibration set.
     slope, margin : ndarray of shape (1 + q,)
@@ -128,7 +133,7 @@ class MultinomialMap(ProbabilityMap):
     Examples
     --------
     >>> plain = MultinomialMap(
-    ...     2.0, np.zeros(3), np.ones(3), np.zeros(4), np.zeros(4), np.zeros(2),
+    ...     2.0, np.zeros(2), np.zeros(3), np.ones(3), np.zeros(4), np.zeros(4), np.zeros(2),
     ...     np.zeros((0, 2)), np.zeros((0, 2)),
     ... )
     >>> plain.probabilities(np.array([[np.log(3), 0.0]]), np.zeros(1)).round(3).tolist()
@@ -136,6 +141,7 @@ class MultinomialMap(ProbabilityMap):
     """
 
     inverse_temperature: float
+    offset: FloatArray
     mean: FloatArray
     scale: FloatArray
     slope: FloatArray
@@ -149,6 +155,7 @@ class MultinomialMap(ProbabilityMap):
     )
     schema: ClassVar[Mapping[str, Rule]] = {
         "inverse_temperature": rule("number", "What the logits are multiplied by first."),
+        "offset": rule("numbers", "Added to the logit of each class then."),
         "mean": rule("numbers", "Means of the statistics."),
         "scale": rule("numbers", "Standard deviations of the statistics."),
         "slope": rule("numbers", "How the slope depends on one and the statistics."),
@@ -159,13 +166,14 @@ class MultinomialMap(ProbabilityMap):
     }
 
     def __post_init__(self) -> None:
-        for name in ("mean", "scale", "slope", "margin", "bias", "read", "write"):
+        for name in ("offset", "mean", "scale", "slope", "margin", "bias", "read", "write"):
             array = np.asarray(getattr(self, name), dtype=np.float64)
             if name in ("read", "write"):
                 array = array.reshape(-1, len(self.bias))
             object.__setattr__(self, name, np.ascontiguousarray(array))
         n_classes, q = len(self.bias), 6 if len(self.bias) > 2 else 3
         shapes = {
+            "offset": (n_classes,),
             "mean": (q,),
             "scale": (q,),
             "slope": (1 + q,),
@@ -206,7 +214,7 @@ class MultinomialMap(ProbabilityMap):
 
         It is infinite where the slope would not be positive.
         """
-        found = inputs_of(logits, self.inverse_temperature)
+        found = inputs_of(logits, self.inverse_temperature, self.offset)
         slope = 1 + np.einsum(
             "ij,j->i", standardised(found.statistics, self.mean, self.scale), self.slope
         )
@@ -220,7 +228,8 @@ class MultinomialMap(ProbabilityMap):
                 f"logits must have shape (m, {self.n_classes}), got {logits.shape}: the map was "
                 f"fitted on {self.n_classes} classes"
             )
-        found = inputs_of(np.ascontiguousarray(logits, dtype=np.float64), self.inverse_temperature)
+        z = np.ascontiguousarray(logits, dtype=np.float64)
+        found = inputs_of(z, self.inverse_temperature, self.offset)
         signals = standardised(found.statistics, self.mean, self.scale)
         moved = found.x * (1 + np.einsum("ij,j->i", signals, self.slope))[:, None]
         moved += self.bias
@@ -241,9 +250,12 @@ class MultinomialMap(ProbabilityMap):
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the probabilities."""
-        z = row.filled
-        best, top = z.largest(), z.at_top()
-        gaps = ((z - best) * self.inverse_temperature).at_least(FLOOR)
+        z = (row.filled - row.filled.largest()) * self.inverse_temperature + constant(self.offset)
+        if row.present is not None:
+            lowest = 0.0 - program.choose(row.present, 0.0 - z, program.LOWEST).largest()
+            z = program.choose(row.present, z, lowest)
+        top = z.at_top()
+        gaps = (z - z.largest()).at_least(FLOOR)
         weight = program.choose(top, 0.0, program.exp(gaps))
         if row.present is not None:
             weight = program.choose(row.present, weight, 0.0)

@@ -4,9 +4,15 @@ The parameters are the biases b, the slopes s, the margins a and a matrix K betw
 directions of the log-probabilities (W = V K R'). Each of five groups has a normal prior around
 0, where the map is temperature scaling. For fixed prior scales the penalised log-loss is convex:
 Newton's method with a line search finds its minimum. The scales follow MacKay's rule on the exact
-Hessian. One pass of cross-validation, with the scales fixed, then measures the log-loss and the
-change of accuracy; where it, or the log-loss on the calibration set, is worse than that of
-temperature scaling, temperature scaling is what is returned.
+Hessian.
+
+The regression is fitted twice. A model may prefer some classes whatever the input; its margins and
+statistics then say little. So the biases of the first fit, each times the share of it that the
+samples determine, shift the log-probabilities that the second fit reads.
+
+One pass of cross-validation, with the scales fixed, then measures the log-loss and the change of
+accuracy; where it, or the log-loss on the calibration set, is worse than that of temperature
+scaling, temperature scaling is what is returned.
 """
 
 from __future__ import annotations
@@ -194,31 +200,40 @@ class Regression:
     ) -> tuple[FloatArray, bool]:
         """Return the minimum, and whether the search converged.
 
-        Newton's method with backtracking; the loss is strictly convex. ``gain`` is what is left
+        Newton's method with a line search; the loss is strictly convex. ``gain`` is what is left
         to be gained per sample at the end.
         """
         from scipy.linalg import cho_factor, cho_solve  # not at the top: applying needs no SciPy
 
         value, proba = self.value(theta)
-        total = float(self.design.weights.sum())
         for _ in range(steps):
             gradient, hessian = self.derivatives(proba)
             gradient += self.precision * theta
             hessian[np.diag_indices(len(theta))] += self.precision
             step = -cho_solve(cho_factor(hessian, overwrite_a=True), gradient)
             decrease = -float(gradient @ step)
-            if decrease / 2 <= gain * total:
+            if decrease / 2 <= gain * self.design.weights.sum():
                 return theta, True
-            length = 1.0
-            while True:
-                nearer, proba_there = self.value(theta + length * step)
-                if nearer <= value - 1e-4 * length * decrease:
-                    break
-                length /= 2
-                if length < 1e-10:
-                    return theta, False
-            theta, value, proba = theta + length * step, nearer, proba_there
+            length, value, proba = self.line_search(theta, step, value, decrease)
+            if not length:
+                break
+            theta = theta + length * step
         return theta, False
+
+    def line_search(
+        self, theta: FloatArray, step: FloatArray, value: float, decrease: float
+    ) -> tuple[float, float, FloatArray]:
+        """Return how much of a step to take, 0 if none helps, and the loss and probabilities there.
+
+        ``value`` is the loss at theta, ``decrease`` the slope along the step, positive downhill.
+        """
+        length = 1.0
+        while length > 1e-10:
+            nearer, proba = self.value(theta + length * step)
+            if nearer <= value - 1e-4 * length * decrease:
+                return length, nearer, proba
+            length /= 2
+        return 0.0, *self.value(theta)
 
     def parts(self, theta: FloatArray) -> list[FloatArray]:
         """Return biases (C,), slopes (q,), margins (q,) and the matrix K (k, k)."""
@@ -239,13 +254,13 @@ def _outer(first: FloatArray, second: FloatArray) -> FloatArray:
 
 def fit_scales(
     design: Design, write: FloatArray, groups: IntArray
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the prior precision of each parameter by evidence, and the parameters under it.
 
     MacKay's rule: a group's variance is the sum of its squared parameters over their effective
     number, with one more of the size in ``SCALES``. It is applied to the quadratic approximation
     of the log-loss at the current parameters until it settles; then the parameters take a Newton
-    step.
+    step. Also returned is the share of each parameter that the samples determine, not the prior.
     """
     from scipy.linalg import cho_factor, cho_solve  # not at the top: applying needs no SciPy
     from scipy.linalg.lapack import dpotri
@@ -253,23 +268,29 @@ def fit_scales(
     before: FloatArray = np.array(SCALES)
     precision: FloatArray = before**-2
     theta: FloatArray = np.zeros(len(groups))
+    determined = theta
     for _ in range(_MAX_ROUNDS):
-        search = Regression(design, write, precision[groups])
+        search, last = Regression(design, write, precision[groups]), precision
         gradient, hessian = search.derivatives(search.value(theta)[1])
-        target, last = hessian @ theta - gradient, precision
+        target = hessian @ theta - gradient
         for _ in range(_MAX_ROUNDS):
             factor = cho_factor(hessian + np.diag(precision[groups]), lower=True, overwrite_a=True)
             mode, variance = cho_solve(factor, target), np.diag(dpotri(factor[0], lower=1)[0])
-            free = np.bincount(groups, 1 - precision[groups] * variance, len(before))
+            determined = 1 - precision[groups] * variance
+            free = np.bincount(groups, determined, len(before))
             squares = np.bincount(groups, mode**2, len(before))
-            found = (squares + before**2) / (np.maximum(free, 0) + 1)
-            previous, precision = precision, 1 / np.clip(found, *_VARIANCES)
-            if np.abs(np.log(precision / previous)).max() < _SETTLED:
+            found = 1 / np.clip((squares + before**2) / (np.maximum(free, 0) + 1), *_VARIANCES)
+            settled = np.abs(np.log(found / precision)).max() < _SETTLED
+            if settled:
                 break
-        theta, _ = replace(search, precision=precision[groups]).minimise(theta, steps=1, gain=1e-6)
+            precision = found
+        search, step = replace(search, precision=precision[groups]), mode - theta
+        decrease = -float((gradient + search.precision * theta) @ step)
+        length, _, _ = search.line_search(theta, step, search.value(theta)[0], decrease)
+        theta = theta + length * step
         if np.abs(np.log(precision / last)).max() < _SETTLED:
             break
-    return precision[groups], theta
+    return precision[groups], theta, np.maximum(determined, 0)
 
 
 @recipe("multinomial", keeps_argmax=False, care="prior scales by evidence, cross-validated")
@@ -282,7 +303,8 @@ def fit_multinomial(split: Split) -> MapFit:
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(400, 3)) * 3
     >>> y = (z + [2, 0, 0] + rng.gumbel(size=z.shape)).argmax(axis=1)
-    >>> bias = fit_multinomial(split_of(z, y)).map.bias
+    >>> found = fit_multinomial(split_of(z, y)).map
+    >>> bias = found.offset + found.bias
     >>> bool(bias[0] - bias[1] > 1)
     True
     """
@@ -294,37 +316,33 @@ def fit_multinomial(split: Split) -> MapFit:
     if one_sided(split):  # no errors, or nothing but errors: the data cannot tell more
         return replace(temperature_scaling, flags={**flags, "one_sided": []})
 
-    inputs = inputs_of(z, 1 / base.value)
-    share, copy_of = find_copies(preds.labels, inputs.x)
+    offset = np.zeros(n_classes)
+    share, copy_of = find_copies(preds.labels, inputs_of(z, 1 / base.value, offset).x)
     weights = gaps.weights * share
-    mean = weights @ inputs.statistics / weights.sum()
-    scale = np.sqrt(weights @ (inputs.statistics - mean) ** 2 / weights.sum()) + 1e-3
-    signals = standardised(inputs.statistics, mean, scale)
-    read, write, centre = directions(inputs.x, weights)
-    scores = inputs.x @ read.T - centre
-    gone = is_masked(z) if any_masked(z) else None
-    design = Design(
-        inputs.x, signals, scores, inputs.top, inputs.margin, preds.labels, weights, gone
-    )
-    sizes = (n_classes, 1, signals.shape[1] - 1, signals.shape[1], len(read) ** 2)
-    groups = np.repeat(np.arange(len(sizes)), sizes)
     try:
-        precision, theta = fit_scales(design, write, groups)
-        whole = Regression(design, write, precision)
+        for last in (False, True):
+            plain, design, centre = prepare(z, base, offset, preds.labels, weights)
+            sizes = (n_classes, 1, plain.slope.size - 1, plain.margin.size, len(plain.read) ** 2)
+            groups = np.repeat(np.arange(len(sizes)), sizes)
+            precision, theta, determined = fit_scales(design, plain.write, groups)
+            if not last:
+                offset = (determined * theta)[:n_classes]
+                offset -= offset.mean()
+        whole = Regression(design, plain.write, precision)
         theta, converged = whole.minimise(theta)
+        unchanged = np.concatenate([-offset, np.zeros(len(theta) - n_classes)])
         report, worse = {}, False
         if split.checked:
             fold = assign_folds(preds.labels, copy_of, split.discipline)
-            scaled, held_out = cross_fit(whole, theta, base, gaps, fold)
+            scaled, held_out = cross_fit(whole, theta, unchanged, base, gaps, fold)
             report, worse = compare(scaled, held_out, preds, gaps.weights)
     except np.linalg.LinAlgError:
         converged = False
     if not converged:
         return replace(temperature_scaling, flags={**flags, "not_converged": []})
 
-    start = whole.logits(np.zeros_like(theta))
-    taken, absent = absent_classes(whole, theta)
-    fitted = whole.logits(theta)
+    start, fitted = whole.logits(unchanged), whole.logits(theta)
+    taken, absent = absent_classes(design, fitted, offset + theta[:n_classes])
     before, after = (
         _log_loss(each, preds.labels, gaps.weights) for each in (start, fitted + taken)
     )
@@ -339,17 +357,33 @@ def fit_multinomial(split: Split) -> MapFit:
         flags["absent_classes"] = absent.tolist()
         report["log_loss_if_present"] = _cross_entropy(start, fitted + taken, gaps.weights)
     bias, slope, margin, matrix = whole.parts(theta)
-    fitted_map = MultinomialMap(
-        1 / base.value,
-        mean,
-        scale,
-        slope,
-        margin,
-        bias + taken - centre @ matrix.T @ write,
-        read,
-        matrix.T @ write,
+    write = matrix.T @ plain.write
+    fitted_map = replace(
+        plain, slope=slope, margin=margin, bias=bias + taken - centre @ write, write=write
     )
     return MapFit(fitted_map, (gaps.n,), flags, metrics={"cross_validated": report})
+
+
+def prepare(
+    z: FloatArray, base: Temperature, offset: FloatArray, labels: IntArray, weights: FloatArray
+) -> tuple[MultinomialMap, Design, FloatArray]:
+    """Return the map before its regression is fitted, what that reads, and the mean of its scores.
+
+    Its ``write`` are the directions that the matrix K mixes.
+    """
+    inputs = inputs_of(z, 1 / base.value, offset)
+    mean = weights @ inputs.statistics / weights.sum()
+    scale = np.sqrt(weights @ (inputs.statistics - mean) ** 2 / weights.sum()) + 1e-3
+    signals = standardised(inputs.statistics, mean, scale)
+    read, write, centre = directions(inputs.x, weights)
+    none = np.zeros(signals.shape[1])
+    plain = MultinomialMap(
+        1 / base.value, offset, mean, scale, none, none, np.zeros(len(offset)), read, write
+    )
+    scores = inputs.x @ read.T - centre
+    gone = is_masked(z) if any_masked(z) else None
+    design = Design(inputs.x, signals, scores, inputs.top, inputs.margin, labels, weights, gone)
+    return plain, design, centre
 
 
 def fit_base(gaps: Gaps, *, spread: float) -> Temperature:
@@ -421,11 +455,17 @@ def assign_folds(labels: IntArray, copy_of: IntArray | None, care: Discipline) -
 
 
 def cross_fit(
-    whole: Regression, theta: FloatArray, base: Temperature, gaps: Gaps, fold: IntArray
+    whole: Regression,
+    theta: FloatArray,
+    unchanged: FloatArray,
+    base: Temperature,
+    gaps: Gaps,
+    fold: IntArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return each sample's logits by fits without its fold: temperature scaling, the regression.
 
-    The prior scales stay those of the whole set.
+    The prior scales and the offset stay those of the whole set; with the parameters
+    ``unchanged`` the regression is temperature scaling.
     """
     scaled, regressed = np.empty((2, *whole.design.x.shape))
     bounds = base.value / _WIDEST, base.value * _WIDEST
@@ -436,7 +476,7 @@ def cross_fit(
         steps = 20 if len(fold) < _ONE_STEP else 1
         found, _ = rest.minimise(theta, steps=steps, gain=1e-5)
         here = replace(whole, design=whole.design.take(inside))
-        scaled[inside] = here.logits(np.zeros_like(theta)) * (base.value / one.value)
+        scaled[inside] = here.logits(unchanged) * (base.value / one.value)
         regressed[inside] = here.logits(found)
     return scaled, regressed
 
@@ -472,18 +512,18 @@ def compare(
     return report, mean > _Z * error
 
 
-def absent_classes(whole: Regression, theta: FloatArray) -> tuple[FloatArray, IntArray]:
+def absent_classes(
+    design: Design, fitted: FloatArray, bias: FloatArray
+) -> tuple[FloatArray, IntArray]:
     """Return what is added to the logits of classes that never occur, and which they are.
 
     A class that the fit expects several times but that never occurs may not occur at all. Its logit
     is lowered by the logarithm of the probability that it does, at most by ``MOST_TAKEN`` together
-    with its bias.
+    with its ``bias``.
     """
-    design = whole.design
-    expected = design.weights @ softmax(whole.logits(theta))
+    expected = design.weights @ softmax(fitted)
     seen = np.bincount(design.labels, design.weights, len(expected)) > 0
     exists = 1 - _ABSENT / (_ABSENT + (1 - _ABSENT) * np.exp(-expected))
-    bias = whole.parts(theta)[0]
     relative = bias - bias[seen].mean()
     taken = np.maximum(np.log(np.maximum(exists, 1e-4) / (1 - _ABSENT)), -MOST_TAKEN - relative)
     absent = ~seen & (expected > 0)  # a class that is always masked is not missed
