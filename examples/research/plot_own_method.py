@@ -25,9 +25,8 @@ import numpy as np
 
 import smallcal as sc
 from smallcal import plots
-from smallcal.calibrators.fitting import fit_arrays
 from smallcal.calibrators.maps import MapFit, Split, TemperatureMap, loss_and_slope, recipe
-from smallcal.calibrators.method import Method
+from smallcal.calibrators.method import Method, fit_arrays
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.deploy.export import to_python

@@ -269,7 +269,7 @@ def test_a_table_is_made_when_it_is_asked_for_and_knows_the_rows_of_the_fit(monk
 def test_a_large_split_gives_a_sample_of_its_rows(monkeypatch):
     z, y = simulate(3000, 5)
     whole = fit("srts-bce", z, y).fitted_.reference.classes
-    monkeypatch.setattr("smallcal.calibrators.with_classes._NUMBERS", 5 * 2000)
+    monkeypatch.setattr("smallcal.calibrators.reference._NUMBERS", 5 * 2000)
     one, two = (fit("srts-bce", z, y).fitted_.reference.classes for _ in range(2))
     assert one == two
     assert sum(one.predicted) == UNIT * 2000

@@ -22,9 +22,9 @@ from smallcal.advice.refits import (
     resample_counts,
 )
 from smallcal.advice.signal_to_noise import AUDITED, SignalToNoise, signal_to_noise
+from smallcal.calibrators.catalogue import resolve_method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import Method
-from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import whole_number
 from smallcal.data.predictions import MIN_FIT_SAMPLES, FloatArray, Predictions
 from smallcal.errors import InputError
@@ -116,7 +116,7 @@ def audit(
             f"are; got {size}"
         )
     kept: dict[str, Any] = {"keep_predictions": keep_predictions, "random_state": random_state}
-    composed = chosen(method, options=options, input=input, **kept)
+    composed = resolve_method(method, options=options, input=input, **kept)
     if calibrator is not None:
         composed = calibrator._compose()
     fitted = _subject(preds, composed, calibrator, input)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smallcal.advice.calibrated_split import scored_on
-from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.variants import chosen
+from smallcal.calibrators.catalogue import METHODS, resolve_method
 from smallcal.data.predictions import MIN_FIT_SAMPLES, BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.io.threads import in_order
@@ -133,7 +132,7 @@ def fit_at_size(
     ``raw`` is the uncalibrated model on all rows, if it is known already.
     """
     plain = raw_model(preds) if raw is None else raw
-    made = chosen(method, keep_predictions=keep_predictions, random_state=seed)
+    made = resolve_method(method, keep_predictions=keep_predictions, random_state=seed)
     held = np.zeros((draws, preds.n), dtype=bool)
     confidence, residual, loss = np.zeros((3, draws, preds.n))
 

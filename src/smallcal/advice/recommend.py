@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from smallcal.calibrators.catalogue import ALIASES, true_name
+from smallcal.calibrators.catalogue import ALIASES, resolve_method, true_name
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.summary import accuracy_change
-from smallcal.calibrators.variants import chosen
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 
@@ -148,7 +147,7 @@ def recommend(preds: Predictions, *, keep_predictions: bool = False) -> Recommen
     >>> recommend(Predictions.of(val.logits, val.labels)).method
     'smallcal'
     """
-    made = chosen("default", input=preds.kind, keep_predictions=keep_predictions)
+    made = resolve_method("default", input=preds.kind, keep_predictions=keep_predictions)
     return Recommendation.of(made.fit(preds))
 
 

@@ -26,10 +26,9 @@ from smallcal.advice.select_walk import (
     walk,
     with_intervals,
 )
-from smallcal.calibrators.catalogue import OF_SCORES, true_name
+from smallcal.calibrators.catalogue import OF_SCORES, resolve_method, true_name
 from smallcal.calibrators.catalogue import method as method_named
 from smallcal.calibrators.method import Method
-from smallcal.calibrators.variants import chosen
 from smallcal.data.checks import MAX_SEED, whole_number
 from smallcal.data.claims import CLAIMS
 from smallcal.data.in_notebook import InNotebook
@@ -361,7 +360,7 @@ def _composed(
 def _with_options(name: str, options: Mapping[str, Any], random_state: int) -> Method:
     """Return a method with options of its estimator, which is loaded only where there are any."""
     if not options:  # scikit-learn, which estimators need, takes longer to load than ten fits
-        return chosen(name, random_state=random_state)
+        return resolve_method(name, random_state=random_state)
     estimator = calibrators.make(name, **options)
     if "random_state" in estimator.get_params() and "random_state" not in options:
         estimator.set_params(random_state=random_state)

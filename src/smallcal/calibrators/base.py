@@ -10,10 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
 from smallcal.calibrators.holder import Holder
 from smallcal.calibrators.maps import GroupMap
-from smallcal.calibrators.method import Method
+from smallcal.calibrators.method import Method, fit_arrays, warn_of_flags
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
 from smallcal.calibrators.signals.controls import ShuffledRisk

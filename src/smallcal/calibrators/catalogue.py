@@ -7,16 +7,20 @@ temperature may depend on (signal), how (map), and what keeps the fit honest (di
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.rows import TEMPERATURES
 from smallcal.calibrators.rows_others import OTHERS
 from smallcal.errors import InputError, did_you_mean
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
 
 ROWS = {**TEMPERATURES, **OTHERS}
 
@@ -28,8 +32,10 @@ class _Catalogue(Mapping[str, Method]):
         self._rows = {name: replace(row, name=name) for name, row in rows.items()}
 
     def __getitem__(self, name: str) -> Method:
-        if name in self._rows:
-            return self._rows[name]
+        return self._rows[name] if name in self._rows else self._offered(name)
+
+    def _offered(self, name: str) -> Method:
+        """Load a method of another package."""
         offered = plugins.load(name)
         if not isinstance(offered, Method):
             raise InputError(
@@ -108,15 +114,19 @@ def method(name: str, input: str = "logits") -> Method:
     >>> row.objective, row.signal, row.map, row.options["n_groups"]
     ('bce', 'risk', 'groups', 3)
     """
-    try:
-        return METHODS[true_name(name, input)]
-    except KeyError:
-        meant = did_you_mean(name, [*METHODS, *ALIASES])
-        raise InputError(
-            f"unknown method {name!r}; ",
-            python=meant or "smallcal.methods() lists them",
-            shell=meant or "`smallcal methods` lists them",
-        ) from None
+    found = METHODS.get(true_name(name, input))
+    if found is None:
+        raise _unknown_method(name)
+    return found
+
+
+def _unknown_method(name: str) -> InputError:
+    meant = did_you_mean(name, [*METHODS, *ALIASES])
+    return InputError(
+        f"unknown method {name!r}; ",
+        python=meant or "smallcal.methods() lists them",
+        shell=meant or "`smallcal methods` lists them",
+    )
 
 
 def settable_options(name: str) -> dict[str, Any]:
@@ -154,3 +164,78 @@ def _keys(row: Method) -> tuple[tuple[object, ...], ...]:
 
 #: The first row of the table with these choices.
 _ROW_OF = {key: METHODS[name] for name in reversed(ROWS) for key in _keys(METHODS[name])}
+
+
+def resolve_method(
+    name: str,
+    *,
+    input: str = "logits",
+    options: Mapping[str, Any] | None = None,
+    keep_predictions: bool = False,
+    random_state: RandomState = 0,
+) -> Method:
+    """Return a method by name, with other options; see :class:`smallcal.Calibrator`.
+
+    Examples
+    --------
+    >>> resolve_method("default").name, resolve_method("default", keep_predictions=True).name
+    ('smallcal', 'smallcal[keep_predictions=True]')
+    """
+    row = method(name, input)
+    if not isinstance(keep_predictions, bool | np.bool_):
+        raise InputError(f"keep_predictions must be True or False; got {keep_predictions!r}")
+    asked = dict(options or {})
+    seed = seed_of(asked.pop("random_state", random_state))
+    if seed != row.discipline.seed:
+        asked["seed"] = seed
+    if keep_predictions and "keep_predictions" in row.known_options():
+        asked["keep_predictions"] = True
+    if not asked:
+        return row
+    renaming = {"objective", "signal", "keep_predictions"}
+    try:
+        return variant(row, asked, renamed=bool(asked.keys() & renaming))
+    except InputError as error:
+        raise error.about(name) from None
+
+
+def variant(row: Method, options: Mapping[str, Any], *, renamed: bool = True) -> Method:
+    """Return a row with other options, ``renamed`` after the row that has its choices."""
+    known = row.known_options()
+    # The type counts: 3.0 groups are as many as 3, and yet to be refused.
+    changed = {
+        key: value
+        for key, value in options.items()
+        if key not in known or type(value) is not type(known[key]) or value != known[key]
+    }
+    if not changed:
+        return row
+    if "bounds" in changed:
+        changed["bounds"] = _pair(changed["bounds"])
+    made = row.with_options(changed)
+    return named(made) if renamed else made
+
+
+def _pair(bounds: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be two temperatures (low, high); got {bounds!r}") from None
+    return low, high
+
+
+def seed_of(random_state: RandomState) -> int:
+    """Return the seed that a ``random_state`` stands for; None draws one."""
+    if isinstance(random_state, int | np.integer) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    return _drawn_seed(random_state)
+
+
+def _drawn_seed(random_state: RandomState) -> int:
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")

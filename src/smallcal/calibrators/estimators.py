@@ -13,12 +13,19 @@ from types import MappingProxyType
 from typing import Any
 
 from smallcal.calibrators.base import BaseCalibrator
-from smallcal.calibrators.catalogue import ALIASES, METHODS, method
+from smallcal.calibrators.catalogue import (
+    ALIASES,
+    METHODS,
+    RandomState,
+    method,
+    resolve_method,
+    seed_of,
+    variant,
+)
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.fitted import load as load_fitted
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES, STATISTICS
-from smallcal.calibrators.variants import RandomState, chosen, seed_of, variant
 from smallcal.errors import ArtefactError, InputError, choose
 
 
@@ -206,7 +213,7 @@ class Calibrator(BaseCalibrator):
     random_state: RandomState = 0
 
     def _compose(self) -> Method:
-        return chosen(
+        return resolve_method(
             self.method,
             input=self.input,
             options=self.options,

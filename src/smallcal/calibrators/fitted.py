@@ -26,7 +26,7 @@ from smallcal.calibrators.one_number import applied, of_one_number
 from smallcal.calibrators.parts import frozen, plain_fields
 from smallcal.calibrators.prediction_set import predicted_sets
 from smallcal.calibrators.rebuilt import parts_of
-from smallcal.calibrators.reference import Reference, Watched
+from smallcal.calibrators.reference import Reference, Watched, watch
 from smallcal.calibrators.signals import FittedSignal, NoSignal, RowBlock, Rows, row_blocks
 from smallcal.calibrators.softmax import (
     WRITABLE,
@@ -35,7 +35,6 @@ from smallcal.calibrators.softmax import (
     scaled_softmax,
 )
 from smallcal.calibrators.soundness import require_sound
-from smallcal.calibrators.watching import watch
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_labels, as_scores
 from smallcal.data.in_notebook import InNotebook
 from smallcal.data.masks import checked_logits

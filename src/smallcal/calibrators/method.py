@@ -7,6 +7,7 @@ the numbers that new rows need.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -14,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.fit_metrics import fit_metrics
+from smallcal.calibrators.discipline import NOTES, Discipline
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given
-from smallcal.calibrators.maps import RECIPES, MapFit, Split
+from smallcal.calibrators.maps import RECIPES, MapFit, Split, TemperatureMap
 from smallcal.calibrators.maps.temperature import (
     Evaluated,
     ScalarMap,
@@ -28,15 +28,15 @@ from smallcal.calibrators.maps.temperature import (
     one_sided,
     pooled_prior,
 )
-from smallcal.calibrators.objectives import Seen, objective
+from smallcal.calibrators.objectives import Seen, log_odds, losses, objective, sigmoid
 from smallcal.calibrators.parts import frozen
+from smallcal.calibrators.reference import reference_of, with_classes
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
-from smallcal.calibrators.watching import reference_of
 from smallcal.calibrators.with_groups import with_groups
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import any_masked, is_masked
-from smallcal.data.predictions import Predictions
-from smallcal.errors import InputError, choose, missing_input
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import FitWarning, InputError, choose, missing_input
 
 _CARE = tuple(entry.name for entry in fields(Discipline))
 
@@ -221,15 +221,12 @@ class Method:
         data: dict[str, Any] = {"n": preds.n, "sha256": preds.sha256()}
         if any_masked(preds.logits):
             data["masked"] = int(is_masked(preds.logits).any(axis=1).sum())
-        given = Given(preds.logits, preds.features, preds.labels)
-        odds = seen.raw.log_odds
-        if preds.score is not None:
-            odds = preds.logits[:, 1].astype(np.float64)
+        odds = seen.raw.log_odds if preds.score is None else preds.logits[:, 1].astype(np.float64)
         return replace(
             fitted,
             data=data,
-            fit_metrics={**fit_metrics(fitted, seen, routed.deployed), **fit.metrics},
-            reference=reference_of(fitted, given, odds),
+            fit_metrics={**fit_metrics(fitted, seen, routed.deployed, fit.proba), **fit.metrics},
+            reference=reference_of(fitted, Given(preds.logits, preds.features, preds.labels), odds),
         )
 
     def _fit_parts(self, seen: Seen, *, checked: bool) -> tuple[SignalFit, MapFit, float]:
@@ -250,7 +247,8 @@ class Method:
         single = self.map == "groups" and (self.signal == "none" or own["n_groups"] == 1)
         if single or self.signal == "none":
             fit = fit_scalar(split) if single else recipe.fit(split, **own)
-            if fit.map.reads:  # and there is nothing to read
+            # A temperature that reads scores has none to read.
+            if isinstance(fit.map, TemperatureMap) and fit.map.reads:
                 fit = fit_scalar(split)
             return SignalFit(alike, NoSignal(), alike), fit, pooled.value
         flags = {"one_sided": list[int]()} if prior is not None and one_sided(split) else {}
@@ -285,3 +283,104 @@ def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     if signal not in ROUTES:
         raise InputError(f"unknown signal {signal!r}; {choose(signal, ROUTES)}")
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
+
+
+def fit_arrays(
+    method: Method,
+    X: object,
+    y: object,
+    *,
+    input: str = "logits",
+    features: object = None,
+    **given: Any,
+) -> FittedCalibrator:
+    """Check arrays and fit a method on them; see :meth:`BaseCalibrator.fit`.
+
+    ``given`` are class names, weights and groups, as :meth:`Predictions.of` takes them.
+
+    Examples
+    --------
+    >>> from smallcal.calibrators.catalogue import method
+    >>> fit_arrays(method("ts-nll"), [[2.0, 0.0]] * 60, [0] * 40 + [1] * 20).map.kind
+    'scalar'
+    """
+    features = features if "features" in method.needs else None
+    preds = Predictions.of(X, y, input=input, features=features, **given).counted()
+    preds.require_fittable(input=input)
+    fitted = method.fit(preds)
+    fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
+    fitted = replace(fitted, input=input, class_names=preds.class_names)
+    if preds.score is not None:
+        fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
+    return fitted
+
+
+def warn_of_flags(fitted: FittedCalibrator) -> None:
+    """Say once, in words, what about this fit a person should act on."""
+    for name, groups in fitted.flags.items():
+        if name in NOTES:
+            continue
+        where = ""
+        if groups and name != "absent_classes":
+            where = f" in group{'s' * (len(groups) > 1)} {', '.join(map(str, groups))}"
+        warnings.warn(f"{name}{where}: {fitted.flag_text(name)}", FitWarning, stacklevel=3)
+
+
+_TINY = np.finfo(np.float64).tiny
+
+
+def fit_metrics(
+    fitted: FittedCalibrator, seen: Seen, scores: FloatArray, proba: FloatArray | None
+) -> dict[str, Any]:
+    """Return accuracy, losses before and after calibration, and how many predictions change.
+
+    ``scores`` are those of the signal, which the map turns into temperatures; ``proba`` the map's
+    probabilities, where they are known already.
+    """
+    preds = seen.preds
+    if preds.score is not None:
+        return _score_metrics(fitted, preds)
+    before, predicted = losses(seen.gaps, 1.0, seen.raw.log_odds), preds.predicted
+    if isinstance(fitted.map, TemperatureMap) and preds.groups is None:
+        beta = 1 / fitted.map(scores)
+        after = losses(seen.gaps, beta, log_odds(seen.gaps, beta))
+    else:
+        if proba is None or fitted.groups is not None:
+            proba = _probabilities(fitted, preds)
+        predicted = fitted.predicted(proba, preds.logits)
+        after = losses_of(proba, preds, predicted)
+    changed = int((predicted != preds.predicted).sum())
+    accuracy = float(preds.correct.mean())
+    return {"accuracy": accuracy, "before": before, "after": after, "changed_predictions": changed}
+
+
+def _score_metrics(fitted: FittedCalibrator, preds: Predictions) -> dict[str, Any]:
+    """Return the same of scores; confidence is that in outcome 1."""
+    claimed, odds = np.ones(preds.n, dtype=np.int64), preds.logits[:, 1]
+    raw = np.column_stack([sigmoid(-odds), sigmoid(odds)])
+    return {
+        "accuracy": float(preds.came.mean()),
+        "before": losses_of(raw, preds, claimed),
+        "after": losses_of(_probabilities(fitted, preds), preds, claimed),
+        "changed_predictions": 0,
+    }
+
+
+def _probabilities(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
+    """Return the calibrated probabilities of the samples that were fitted on."""
+    given = Given(preds.logits.astype(np.float64, copy=False), preds.features, preds.labels)
+    if fitted.groups is not None and preds.group_labels is not None:
+        given = given._replace(groups=fitted.groups.codes(preds.group_labels))
+    return fitted.calibrate(given)
+
+
+def losses_of(proba: FloatArray, preds: Predictions, predicted: IntArray) -> dict[str, float]:
+    """Return log-loss, top-label log-loss and mean confidence of probabilities."""
+    rows = np.arange(preds.n)
+    top = proba[rows, predicted]
+    bet = np.where(predicted == preds.labels, top, 1 - top)
+    return {
+        "nll": float(-np.log(np.maximum(proba[rows, preds.labels], _TINY)).mean()),
+        "top_label_bce": float(-np.log(np.maximum(bet, _TINY)).mean()),
+        "mean_confidence": float(np.clip(top, 0, 1).mean()),
+    }

@@ -362,8 +362,11 @@ def objective(name: str) -> Objective:
     >>> objective("bce").name, objective("mixed(0.3)").name
     ('bce', 'mixed(0.3)')
     """
-    if name in OBJECTIVES:
-        return OBJECTIVES[name]
+    return OBJECTIVES[name] if name in OBJECTIVES else _weighted(name)
+
+
+def _weighted(name: str) -> Objective:
+    """Return ``mixed(L)``, or ``mixed``."""
     match = re.fullmatch(r"mixed(?:\(([0-9.eE+-]+)\))?", name) if isinstance(name, str) else None
     if match is None:
         known = ["nll", "bce", "brier", "softece", "mixed(weight)"]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallcal.calibrators import objectives
-from smallcal.calibrators.class_table import ClassTable, LaterTable
+from smallcal.calibrators.class_table import MAX_CLASSES, ClassTable, LaterTable
+from smallcal.calibrators.given import Given, checked
+from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.objectives import Gaps
 from smallcal.calibrators.parts import frozen, plain
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
+
+if TYPE_CHECKING:
+    from smallcal.calibrators.fitted import FittedCalibrator
 
 #: Bins of a split of a hundred samples or more.
 N_BINS = 10
@@ -23,6 +29,9 @@ _LEAST_EACH = 10
 
 #: Rows whose log-odds are computed at once: a bound on memory.
 _ROWS_AT_ONCE = 10_000
+
+#: Logits that a table of classes is made of: as many rows as hold so many numbers.
+_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,6 @@ class Bins:
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.counts) != len(self.edges) + 1 or not self.edges:
-            raise InputError(f"{len(self.edges)} edges need one count more; got {len(self.counts)}")
-        if not bool(np.all(np.diff(self.edges) > 0)):
-            raise InputError("edges must ascend")
-        if not all(self.counts[:-1]):
-            raise InputError("each bin but the last must hold its own upper edge")
 
     @classmethod
     def of(cls, values: FloatArray) -> Bins:
@@ -67,7 +68,14 @@ class Bins:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Bins:
         """Rebuild bins from a document that the schema allows."""
-        return cls(tuple(map(float, document["edges"])), tuple(document["counts"]))
+        edges, counts = tuple(map(float, document["edges"])), tuple(document["counts"])
+        if len(counts) != len(edges) + 1 or not edges:
+            raise InputError(f"{len(edges)} edges need one count more; got {len(counts)}")
+        if not bool(np.all(np.diff(edges) > 0)):
+            raise InputError("edges must ascend")
+        if not all(counts[:-1]):
+            raise InputError("each bin but the last must hold its own upper edge")
+        return cls(edges, counts)
 
     def count(self, values: FloatArray) -> IntArray:
         """Return how many values fall into each bin.
@@ -113,10 +121,13 @@ class Reference:
     table: ClassTable | LaterTable | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.table, ClassTable):
-            return
+        if isinstance(self.table, ClassTable):
+            self._require_rows(self.table)
+
+    def _require_rows(self, table: ClassTable) -> None:
+        """Check that the table has a row for each bin."""
         for name in ("confidence", "score"):
-            bins, rows = getattr(self, name), len(getattr(self.table, name))
+            bins, rows = getattr(self, name), len(getattr(table, name))
             if rows != (0 if bins is None else len(bins.counts)):
                 raise InputError(f"the table of classes has {rows} rows for the bins of {name}")
 
@@ -195,3 +206,95 @@ def log_odds(logits: FloatArray) -> FloatArray:
 
 def _codes(values: FloatArray, edges: FloatArray) -> IntArray:
     return np.searchsorted(edges, values, side="left")
+
+
+def watch(fitted: FittedCalibrator, logits: object, features: object = None) -> Watched:
+    """Return what a monitor watches of each row.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> val = sc.load_demo("cal")
+    >>> seen = watch(sc.SRTS().fit(val.logits, val.labels).fitted_, val.logits[:5])
+    >>> [len(column) for column in seen]
+    [5, 5, 5]
+    """
+    if not fitted.deployable:
+        raise InputError(f"{fitted.method} is for comparison only; there is nothing to monitor")
+    given = checked(fitted, logits, features, None)
+    # Of a score it is outcome 1 that is claimed, also where it is the less probable.
+    odds = log_odds(given.logits) if fitted.score is None else given.logits[:, 1]
+    return _watched(fitted, given, odds)
+
+
+def watches(fitted: FittedCalibrator) -> tuple[bool, bool]:
+    """Return whether a monitor has scores to watch, and whether it has groups."""
+    given = fitted.signal.gives(fitted.n_classes)
+    if not fitted.signal.rowwise or not given.n:
+        return False, False
+    if given.columns:  # then the score is the temperature they lead to
+        return isinstance(fitted.map, TemperatureMap), False
+    return True, len(fitted.map.steps) > 1
+
+
+def reference_of(fitted: FittedCalibrator, given: Given, odds: FloatArray) -> Reference | None:
+    """Return counts of the calibration set, which a monitor compares new samples with.
+
+    ``odds`` are the log-odds of the model's own confidence.
+    """
+    if not fitted.deployable:
+        return None
+    if fitted.signal.kind == "none":
+        return Reference(Bins.of(odds))
+    return _watched(fitted, given, odds).counted(len(fitted.group_counts))
+
+
+def _watched(fitted: FittedCalibrator, given: Given, odds: FloatArray) -> Watched:
+    scored, grouped = watches(fitted)
+    if not scored:
+        return Watched(odds, None, None)
+    scores = fitted.routed(given)
+    if scores.ndim == 1:
+        return Watched(odds, scores, fitted.map.groups(scores) if grouped else None)
+    assert isinstance(fitted.map, TemperatureMap)
+    return Watched(odds, np.log(fitted.map(scores)), None)
+
+
+def with_classes(
+    fitted: FittedCalibrator,
+    logits: FloatArray,
+    features: FloatArray | None = None,
+    groups: NDArray[np.str_] | None = None,
+) -> FittedCalibrator:
+    """Return the calibrator with a table of classes beside the counts of its split.
+
+    The table is made when somebody asks for it, from a copy of the rows: of all of them, or of a
+    sample where they hold more than a million numbers. No table where there are no counts, where
+    scores depend on the whole batch, and where there are too many classes.
+
+    Examples
+    --------
+    >>> import smallcal as sc
+    >>> rows, labels = [[2.0, 0.0]] * 60 + [[0.0, 1.0]] * 40, [0] * 60 + [1] * 40
+    >>> fitted = sc.Identity().fit(rows, labels).fitted_
+    >>> fitted.reference.classes.predicted
+    (6000, 4000)
+    """
+    reference = fitted.reference
+    if reference is None or not fitted.signal.rowwise or fitted.n_classes > MAX_CLASSES:
+        return fitted
+    rows: slice | IntArray = slice(None)
+    if len(logits) > (most := _NUMBERS // fitted.n_classes):  # the same random rows every time
+        draw = np.random.default_rng(0).choice
+        rows = np.sort(draw(len(logits), most, replace=False, shuffle=False))
+    kept = np.array(logits[rows])
+    known = None if features is None else np.array(features[rows])
+    given = Given(kept, known, None)
+    if fitted.groups is not None and groups is not None:
+        given = given._replace(groups=fitted.groups.codes(groups[rows]))
+
+    def make() -> ClassTable:
+        proba = fitted.calibrate(given)
+        return ClassTable.of(proba, reference.codes(fitted.watch(kept, features=known)))
+
+    return replace(fitted, reference=replace(reference, table=LaterTable(make)))

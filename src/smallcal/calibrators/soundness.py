@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from smallcal.calibrators.decision import Threshold, thresholds_of
 from smallcal.calibrators.maps import UNIFORM
-from smallcal.calibrators.watching import watches
+from smallcal.calibrators.reference import watches
 from smallcal.errors import InputError
 
 if TYPE_CHECKING:

@@ -80,11 +80,13 @@ def as_scores(values: object, *, input: str = "logits", name: str = "logits") ->
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
     array = _float_matrix(values, name=name)
-    if input == "probabilities":
-        require_probabilities(array, name=name, advice="say input='logits'")
-        wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
-        return np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR)))
-    return array
+    return _log_probabilities(array, name=name) if input == "probabilities" else array
+
+
+def _log_probabilities(array: FloatArray, *, name: str) -> FloatArray:
+    require_probabilities(array, name=name, advice="say input='logits'")
+    wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
+    return np.asarray(np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR))))
 
 
 def require_input_kind(input: str) -> None:

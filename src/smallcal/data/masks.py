@@ -88,11 +88,14 @@ def _norms(array: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     norms = np.einsum("ij,ij->i", array, array, dtype=np.float64, casting="same_kind")
     rows = np.flatnonzero(~(norms <= MAX_MAGNITUDE**2))
     if len(rows):
-        some = array[rows].astype(np.float64)
-        some = np.where(is_masked(some), 0.0, some)
-        with np.errstate(over="ignore", invalid="ignore"):
-            norms[rows] = np.einsum("ij,ij->i", some, some)
+        norms[rows] = _norms_without_masked(array[rows].astype(np.float64))
     return np.asarray(norms), rows
+
+
+def _norms_without_masked(array: FloatArray) -> FloatArray:
+    kept = np.where(is_masked(array), 0.0, array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.einsum("ij,ij->i", kept, kept))
 
 
 def checked_logits(
@@ -114,8 +117,13 @@ def checked_logits(
     (array([[ 3.e+00,  4.e+00, -1.e+16]]), array([25.]))
     """
     norms, rows = _norms(array)
-    if not len(rows):
-        return array, norms
+    return (array, norms) if not len(rows) else _masked(array, norms, name, first_row)
+
+
+def _masked(
+    array: FloatArray, norms: FloatArray, name: str, first_row: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the same of logits some of which are not finite."""
     bad = ~(norms <= MAX_MAGNITUDE**2)
     if bool(bad.any()):
         raise bad_rows_error(array, bad, name=name, first_row=first_row)
@@ -166,8 +174,12 @@ def require_present(logits: FloatArray, labels: NDArray[np.int64]) -> None:
     """Raise where a label names an option that its row does not have."""
     gone = is_masked(logits[np.arange(len(labels)), labels])
     if bool(gone.any()):
-        raise InputError(
-            f"labels must name options that the row has; {listed_rows(gone)} "
-            f"{'do' if gone.sum() > 1 else 'does'} not (row {int(np.argmax(gone))} has no option "
-            f"{int(labels[np.argmax(gone)])})"
-        )
+        raise _absent_label(labels, gone)
+
+
+def _absent_label(labels: NDArray[np.int64], gone: BoolArray) -> InputError:
+    first, verb = int(np.argmax(gone)), "do" if gone.sum() > 1 else "does"
+    return InputError(
+        f"labels must name options that the row has; {listed_rows(gone)} {verb} not (row {first} "
+        f"has no option {int(labels[first])})"
+    )

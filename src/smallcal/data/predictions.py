@@ -122,7 +122,7 @@ class Predictions:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(  # noqa: PLR0913 - one keyword for each thing a user may have
+    def of(
         cls,
         logits: object,
         labels: object,
@@ -151,7 +151,9 @@ class Predictions:
             scores = as_scores(logits, input=input, name=name)
             scores, norms = checked_logits(scores, name=name)
             n, n_classes = scores.shape
-            names, score = _names(class_names, logits, n_classes=n_classes), None
+            names, score = None, None
+            if class_names is not None or hasattr(logits, "columns"):
+                names = _names(class_names, logits, n_classes=n_classes)
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
             require_present(scores, codes)
         grouped = None if groups is None else as_groups(groups, n=n)

@@ -98,7 +98,7 @@ class Order:
     more: More = _NO_MORE
 
 
-def apply_in_parts(  # noqa: PLR0913 - where from, where to, and where it runs
+def apply_in_parts(
     fitted: FittedCalibrator,
     source: Source,
     target: Target,

@@ -55,7 +55,7 @@ def stopped(reason: str) -> SmallcalError:
     return SmallcalError(f"{reason}; what is finished is kept; run the same command to resume")
 
 
-def run_tasks(  # noqa: PLR0913 - what to do, and where
+def run_tasks(
     work: Callable[[Task], Result],
     todo: Sequence[Task],
     *,

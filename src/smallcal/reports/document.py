@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smallcal.advice.costs import Costs
+from smallcal.calibrators.catalogue import seed_of
 from smallcal.calibrators.fitted import FittedCalibrator, load
 from smallcal.calibrators.holder import fitted_of
-from smallcal.calibrators.variants import seed_of
 from smallcal.data.in_notebook import InNotebook
 from smallcal.data.shown import in_json
 from smallcal.errors import InputError

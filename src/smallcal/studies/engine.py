@@ -64,7 +64,7 @@ def outcome_of(
     return Outcome(frame, tables_of(study, frame, shelf), failures, notes)
 
 
-def run(  # noqa: PLR0913 - where, how, and whether to
+def run(
     study: Study,
     collection: Collection,
     out: str | os.PathLike[str],

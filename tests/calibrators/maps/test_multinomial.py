@@ -52,8 +52,8 @@ def design_of(z, y, weights=None):
     mean, scale = inputs.statistics.mean(axis=0), inputs.statistics.std(axis=0) + 1e-3
     read, write, centre = directions(inputs.x, weights)
     signals = standardised(inputs.statistics, mean, scale)
-    parts = (inputs.x, signals, inputs.x @ read.T - centre, inputs.top, inputs.margin, y, weights)
-    return Design(*parts, None), write
+    scores, margin = inputs.x @ read.T - centre, inputs.statistics[:, 1]
+    return Design(inputs.x, signals, scores, inputs.top, margin, y, weights, None), write
 
 
 def test_inputs_are_what_they_say():
@@ -77,7 +77,7 @@ def test_inputs_are_what_they_say():
 
 def test_margins_end_at_their_caps():
     found = inputs_of(np.array([[100.0, 0.0, -100.0]]), 1.0, np.zeros(3))
-    assert found.margin.tolist() == [SECOND_CAP]
+    assert found.statistics[0, 1] == SECOND_CAP
     assert found.statistics[0, 3] == THIRD_CAP
 
 
@@ -86,8 +86,9 @@ def test_the_map_is_its_formula():
     rng = np.random.default_rng(1)
     n_classes, k = 5, 2
     made = MultinomialMap(
-        0.8, rng.normal(size=n_classes), rng.normal(size=6), rng.uniform(0.5, 2, 6), rng.normal(size=7) * 0.1,
-        rng.normal(size=7) * 0.1, rng.normal(size=n_classes), rng.normal(size=(k, n_classes)),
+        0.8, rng.normal(size=n_classes), rng.normal(size=6), rng.uniform(0.5, 2, 6),
+        rng.normal(size=7) * 0.1, rng.normal(size=7) * 0.1, rng.normal(size=n_classes),
+        rng.normal(size=(k, n_classes)),
         rng.normal(size=(k, n_classes)),
     )  # fmt: skip
     for z in rng.normal(size=(20, n_classes)) * 3:
@@ -289,7 +290,7 @@ def test_absent_classes_lose_a_bounded_part_and_are_named():
     problem = Regression(design, write, np.full(size, 0.5))
     theta, _ = problem.minimise(np.zeros(size))
     bias = problem.parts(theta)[0]
-    taken, absent = absent_classes(design, problem.logits(theta), bias)
+    taken, absent = absent_classes(design, problem.value(theta)[1], bias)
     assert absent.tolist() == [3, 4, 5]
     assert (bias + taken - bias[:3].mean())[3:].min() >= -MOST_TAKEN - 1e-12
     assert fit_multinomial(split).flags["absent_classes"] == [3, 4, 5]

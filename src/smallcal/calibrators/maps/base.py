@@ -137,13 +137,14 @@ class MapFit:
     """A fitted map, the calibration samples behind each temperature, and what to know of them.
 
     Flags list the groups they concern. ``metrics`` are recorded beside those of the fitted
-    calibrator.
+    calibrator. ``proba`` are the map's probabilities of the samples, where the fit has them anyway.
     """
 
     map: FittedMap
     counts: tuple[int, ...]
     flags: Mapping[str, list[int]] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    proba: FloatArray | None = None
 
 
 AnyFit = TypeVar("AnyFit", bound=Callable[..., MapFit])

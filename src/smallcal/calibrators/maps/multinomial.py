@@ -56,11 +56,6 @@ class Inputs(NamedTuple):
     statistics: FloatArray
     top: IntArray
 
-    @property
-    def margin(self) -> FloatArray:
-        """Capped margin of the first class over the second."""
-        return np.asarray(self.statistics[:, 1])
-
 
 def inputs_of(logits: FloatArray, inverse_temperature: float, offset: FloatArray) -> Inputs:
     """Return what the regression reads of logits (n, C), float64; ``offset`` shifts each class.
@@ -68,7 +63,7 @@ def inputs_of(logits: FloatArray, inverse_temperature: float, offset: FloatArray
     Examples
     --------
     >>> found = inputs_of(np.array([[np.log(3), 0.0]]), 1.0, np.zeros(2))
-    >>> np.exp(found.x).round(3).tolist(), found.margin.round(3).tolist()
+    >>> np.exp(found.x).round(3).tolist(), found.statistics[:, 1].round(3).tolist()
     ([[0.75, 0.25]], [1.099])
     """
     n, n_classes = logits.shape
@@ -166,28 +161,18 @@ class MultinomialMap(ProbabilityMap):
     }
 
     def __post_init__(self) -> None:
-        for name in ("offset", "mean", "scale", "slope", "margin", "bias", "read", "write"):
-            array = np.asarray(getattr(self, name), dtype=np.float64)
-            if name in ("read", "write"):
-                array = array.reshape(-1, len(self.bias))
-            object.__setattr__(self, name, np.ascontiguousarray(array))
-        n_classes, q = len(self.bias), 6 if len(self.bias) > 2 else 3
-        shapes = {
-            "offset": (n_classes,),
-            "mean": (q,),
-            "scale": (q,),
-            "slope": (1 + q,),
-            "margin": (1 + q,),
-            "read": (len(self.read), n_classes),
-            "write": (len(self.read), n_classes),
-        }
-        wrong = [name for name, shape in shapes.items() if getattr(self, name).shape != shape]
-        if n_classes < 2 or wrong:
-            raise InputError(f"the sizes of a multinomial map disagree: {wrong or 'bias'}")
-        arrays = [self.bias, *(getattr(self, name) for name in shapes)]
-        finite = all(np.isfinite(array).all() for array in arrays)
-        if not finite or not 0 < self.inverse_temperature < np.inf or not (self.scale > 0).all():
-            raise InputError("the numbers of a multinomial map must be finite, scales positive")
+        n_classes, k = len(self.bias), len(self.read)
+        q = 6 if n_classes > 2 else 3
+        shapes: dict[str, tuple[int, ...]] = {"offset": (n_classes,), "bias": (n_classes,)}
+        shapes |= {"mean": (q,), "scale": (q,), "slope": (1 + q,), "margin": (1 + q,)}
+        shapes |= {"read": (k, n_classes), "write": (k, n_classes)}
+        for name, shape in shapes.items():
+            array = np.array(getattr(self, name), dtype=np.float64, order="C")
+            if n_classes < 2 or array.size != np.prod(shape) or not np.isfinite(array).all():
+                raise InputError(f"{name} of a multinomial map must be {shape} finite numbers")
+            object.__setattr__(self, name, array.reshape(shape))
+        if not 0 < self.inverse_temperature < np.inf or not (self.scale > 0).all():
+            raise InputError("inverse_temperature and scale of a multinomial map must be positive")
 
     @property
     def n_classes(self) -> int:
@@ -236,7 +221,7 @@ class MultinomialMap(ProbabilityMap):
         if len(self.read):
             # Not a matrix product: BLAS rounds a row differently in batches of different sizes.
             moved += np.einsum("ik,kj->ij", np.einsum("ij,kj->ik", found.x, self.read), self.write)
-        pull = found.margin * np.einsum("ij,j->i", signals, self.margin)
+        pull = found.statistics[:, 1] * np.einsum("ij,j->i", signals, self.margin)
         moved[np.arange(len(moved)), found.top] += pull
         return softmax(moved)
 

@@ -142,9 +142,10 @@ class Regression:
     def derivatives(self, proba: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return gradient and Hessian of the log-loss without the prior.
 
-        ``proba`` are the probabilities at the parameters. A row's design has few distinct columns over the classes (each class alone, x, the
-        predicted class, the directions), each times numbers of the row: the Hessian follows from
-        the covariances of those columns under the row's probabilities.
+        ``proba`` are the probabilities at the parameters. A row's design has few distinct columns
+        over the classes (each class alone, x, the predicted class, the directions), each times
+        numbers of the row: the Hessian follows from the covariances of those columns under the
+        row's probabilities.
         """
         x, signals, scores, top, margin, labels, weights, _ = self.design
         n, n_classes, q, k = *x.shape, signals.shape[1], len(self.write)
@@ -310,58 +311,60 @@ def fit_multinomial(split: Split) -> MapFit:
     """
     preds, gaps, n_classes = split.preds, split.gaps, split.preds.n_classes
     z = preds.logits.astype(np.float64)
-    base = fit_base(gaps, spread=float(np.sqrt(filled(z).var(axis=1).mean())))
-    flags = {name: [0] for name in temperature_flags(base)}
-    temperature_scaling = MapFit(ScalarMap(base.value), (gaps.n,), flags)
-    if one_sided(split):  # no errors, or nothing but errors: the data cannot tell more
-        return replace(temperature_scaling, flags={**flags, "one_sided": []})
-
+    base = fit_base(split, spread=float(np.sqrt(filled(z).var(axis=1).mean())))
+    flags: dict[str, list[int]] = {name: [0] for name in temperature_flags(base)}
+    report: dict[str, Any] = {}
     offset = np.zeros(n_classes)
     share, copy_of = find_copies(preds.labels, inputs_of(z, 1 / base.value, offset).x)
-    weights = gaps.weights * share
+
+    def temperature_scaling(reason: str) -> MapFit:
+        metrics = {"cross_validated": report} if report else {}
+        return MapFit(ScalarMap(base.value), (gaps.n,), {**flags, reason: []}, metrics)
+
+    if one_sided(split):  # no errors, or nothing but errors: the data cannot tell more
+        return temperature_scaling("one_sided")
     try:
         for last in (False, True):
-            plain, design, centre = prepare(z, base, offset, preds.labels, weights)
+            plain, design, centre = prepare(z, base, offset, preds.labels, gaps.weights * share)
             sizes = (n_classes, 1, plain.slope.size - 1, plain.margin.size, len(plain.read) ** 2)
             groups = np.repeat(np.arange(len(sizes)), sizes)
             precision, theta, determined = fit_scales(design, plain.write, groups)
             if not last:
                 offset = (determined * theta)[:n_classes]
-                offset -= offset.mean()
         whole = Regression(design, plain.write, precision)
         theta, converged = whole.minimise(theta)
+        if not converged:
+            return temperature_scaling("not_converged")
         unchanged = np.concatenate([-offset, np.zeros(len(theta) - n_classes)])
-        report, worse = {}, False
         if split.checked:
             fold = assign_folds(preds.labels, copy_of, split.discipline)
             scaled, held_out = cross_fit(whole, theta, unchanged, base, gaps, fold)
             report, worse = compare(scaled, held_out, preds, gaps.weights)
+            if worse:
+                return temperature_scaling("no_gain")
     except np.linalg.LinAlgError:
-        converged = False
-    if not converged:
-        return replace(temperature_scaling, flags={**flags, "not_converged": []})
+        return temperature_scaling("not_converged")
 
-    start, fitted = whole.logits(unchanged), whole.logits(theta)
-    taken, absent = absent_classes(design, fitted, offset + theta[:n_classes])
-    before, after = (
-        _log_loss(each, preds.labels, gaps.weights) for each in (start, fitted + taken)
-    )
-    if after > before:  # what absent classes lose can cost more than the regression gains
-        taken = np.zeros(n_classes)
-        after = _log_loss(fitted, preds.labels, gaps.weights)
-    if worse or after > before:
-        return replace(
-            temperature_scaling, flags={**flags, "no_gain": []}, metrics={"cross_validated": report}
-        )
+    proba = whole.value(theta)[1]
+    taken, absent = absent_classes(design, proba, offset + theta[:n_classes])
+    total = proba @ np.exp(taken)
+    before = _log_loss(whole.logits(unchanged), preds.labels, gaps.weights)
+    after = _log_loss(whole.logits(theta), preds.labels, gaps.weights)
+    # What absent classes lose can cost more than the regression gains.
+    if after + float(gaps.weights @ np.log(total) / gaps.total) > before:
+        taken, total = np.zeros(n_classes), np.ones(gaps.n)
+        if after > before:
+            return temperature_scaling("no_gain")
+    proba *= np.exp(taken) / total[:, None]
     if len(absent):
         flags["absent_classes"] = absent.tolist()
-        report["log_loss_if_present"] = _cross_entropy(start, fitted + taken, gaps.weights)
+        terms = whole.value(unchanged)[1] * -np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+        report["log_loss_if_present"] = float(gaps.weights @ terms.sum(axis=1) / gaps.total)
     bias, slope, margin, matrix = whole.parts(theta)
     write = matrix.T @ plain.write
-    fitted_map = replace(
-        plain, slope=slope, margin=margin, bias=bias + taken - centre @ write, write=write
-    )
-    return MapFit(fitted_map, (gaps.n,), flags, metrics={"cross_validated": report})
+    bias += taken - centre @ write
+    fitted_map = replace(plain, slope=slope, margin=margin, bias=bias, write=write)
+    return MapFit(fitted_map, (gaps.n,), flags, {"cross_validated": report}, proba)
 
 
 def prepare(
@@ -380,20 +383,21 @@ def prepare(
     plain = MultinomialMap(
         1 / base.value, offset, mean, scale, none, none, np.zeros(len(offset)), read, write
     )
-    scores = inputs.x @ read.T - centre
+    scores, margin = inputs.x @ read.T - centre, inputs.statistics[:, 1]
     gone = is_masked(z) if any_masked(z) else None
-    design = Design(inputs.x, signals, scores, inputs.top, inputs.margin, labels, weights, gone)
+    design = Design(inputs.x, signals, scores, inputs.top, margin, labels, weights, gone)
     return plain, design, centre
 
 
-def fit_base(gaps: Gaps, *, spread: float) -> Temperature:
+def fit_base(split: Split, spread: float) -> Temperature:
     """Return the temperature that minimises log-loss, within bounds relative to the logits.
 
     Where all predictions are right it is 1; where all are wrong, a prior around 1 determines it.
     """
-    size = spread or 1.0
+    if not (split.pooled.at_bound or split.pooled.unidentified):
+        return split.pooled
+    nll, gaps, size = OBJECTIVES["nll"], split.gaps, spread or 1.0
     bounds = size / _WIDEST, size * _WIDEST
-    nll = OBJECTIVES["nll"]
     found = fit_temperature(nll, gaps, bounds=bounds)
     if not found.unidentified:
         return found
@@ -513,15 +517,15 @@ def compare(
 
 
 def absent_classes(
-    design: Design, fitted: FloatArray, bias: FloatArray
+    design: Design, proba: FloatArray, bias: FloatArray
 ) -> tuple[FloatArray, IntArray]:
     """Return what is added to the logits of classes that never occur, and which they are.
 
-    A class that the fit expects several times but that never occurs may not occur at all. Its logit
-    is lowered by the logarithm of the probability that it does, at most by ``MOST_TAKEN`` together
-    with its ``bias``.
+    A class that the fitted probabilities ``proba`` expect several times but that never occurs may
+    not occur at all. Its logit is lowered by the logarithm of the probability that it does, at most
+    by ``MOST_TAKEN`` together with its ``bias``.
     """
-    expected = design.weights @ softmax(fitted)
+    expected = design.weights @ proba
     seen = np.bincount(design.labels, design.weights, len(expected)) > 0
     exists = 1 - _ABSENT / (_ABSENT + (1 - _ABSENT) * np.exp(-expected))
     relative = bias - bias[seen].mean()
@@ -539,11 +543,3 @@ def _losses(logits: FloatArray, labels: IntArray) -> FloatArray:
 
 def _log_loss(logits: FloatArray, labels: IntArray, weights: FloatArray) -> float:
     return float(weights @ _losses(logits, labels) / weights.sum())
-
-
-def _cross_entropy(start: FloatArray, fitted: FloatArray, weights: FloatArray) -> float:
-    """Return the log-loss of a fit where labels follow the probabilities of ``start``."""
-    expected, claimed = softmax(start), softmax(fitted)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(expected > 0, -expected * np.log(claimed), 0.0)
-    return float(weights @ terms.sum(axis=1) / weights.sum())

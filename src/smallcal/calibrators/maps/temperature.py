@@ -113,8 +113,7 @@ def fit_temperature(
     if gaps.weight is not None and not gaps.weight.all():
         rows = gaps.take(np.flatnonzero(gaps.weight))
         # Terms of these rows alone are no beginning for a search among all of them.
-        found = fit_temperature(objective, rows, bounds=bounds, prior=prior)
-        return replace(found, last=None)
+        return replace(fit_temperature(objective, rows, bounds=bounds, prior=prior), last=None)
     if prior is None and gaps.correct.all():
         return plateau_temperature(gaps, bounds=bounds)
     if prior is None and not gaps.correct.any():
@@ -125,15 +124,11 @@ def fit_temperature(
     if objective.unimodal:
         u = _descend(search, search.begin(start, low, high), low, high)
     else:
-        _, below, above = _scan(search, low, high)
-        best, *bracket = _scan(search, below, above)
-        # A rippled loss may have its slope's zero beside the dip that the scan found.
-        u = min(best, _descend(search, search(best), *bracket), key=lambda v: search(v).loss)
+        u = _descend_from_best(search, low, high)
     # At a bound give the bound itself, not its logarithm's exponential.
     value = bounds[1] if u == low else bounds[0] if u == high else math.exp(-u)
-    return Temperature(
-        value, at_bound=u in (low, high), evaluations=search.evaluations, last=search.last
-    )
+    at_bound = u in (low, high)
+    return Temperature(value, at_bound, evaluations=search.evaluations, last=search.last)
 
 
 def pooled_prior(
@@ -257,6 +252,14 @@ def _step(point: _Point, last: _Point | None) -> float:
         + t * t * (t - 1) * width / point.curvature
     )
     return value if math.isfinite(value) else newton
+
+
+def _descend_from_best(search: _Search, low: float, high: float) -> float:
+    """Find the lowest point of an objective with several minima: scan twice, then descend."""
+    _, below, above = _scan(search, low, high)
+    best, *bracket = _scan(search, below, above)
+    # A rippled loss may have its slope's zero beside the dip that the scan found.
+    return min(best, _descend(search, search(best), *bracket), key=lambda v: search(v).loss)
 
 
 def _scan(search: _Search, low: float, high: float) -> tuple[float, float, float]:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from smallcal.advice.recommend import default_of, on_test
-from smallcal.calibrators.catalogue import METHODS, OF_SCORES, true_name
+from smallcal.calibrators.catalogue import METHODS, OF_SCORES, resolve_method, true_name
 from smallcal.calibrators.discipline import FLAGS
-from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
-from smallcal.calibrators.variants import chosen
+from smallcal.calibrators.method import fit_arrays, warn_of_flags
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
 from smallcal.cli.options import option
@@ -179,7 +178,7 @@ def _fit_all(
 
 
 def _fit_one(name: str, cal: Loaded, test: Loaded, how: dict[str, Any]) -> FloatArray:
-    method = chosen(name, input=cal.input, **how)
+    method = resolve_method(name, input=cal.input, **how)
     # Others are compared with the uncalibrated model; group effects would make it another.
     groups = None if true_name(name) == "none" else cal.groups
     given: dict[str, Any] = {"input": cal.input, "features": cal.features, "groups": groups}

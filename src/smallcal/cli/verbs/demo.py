@@ -14,8 +14,8 @@ import numpy as np
 from smallcal import io
 from smallcal.advice.recommend import DEFAULT, on_test
 from smallcal.calibrators.catalogue import method as row
-from smallcal.calibrators.fitting import fit_arrays
-from smallcal.calibrators.variants import chosen
+from smallcal.calibrators.catalogue import resolve_method
+from smallcal.calibrators.method import fit_arrays
 from smallcal.cli import options, terminal
 from smallcal.cli.options import option
 from smallcal.data.demo import DemoSplit, load_demo
@@ -138,7 +138,7 @@ def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
 
 
 def _one(method: str, cal: DemoSplit, rows: IntArray, test: DemoSplit) -> dict[str, float]:
-    fitted = fit_arrays(chosen(method), cal.logits[rows], cal.labels[rows])
+    fitted = fit_arrays(resolve_method(method), cal.logits[rows], cal.labels[rows])
     return evaluate(test.labels, fitted.predict_proba(test.logits), metrics=MEASURED)
 
 

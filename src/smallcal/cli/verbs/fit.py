@@ -7,11 +7,10 @@ from functools import partial
 from typing import Annotated
 
 from smallcal import io
+from smallcal.calibrators.catalogue import resolve_method
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.fitting import fit_arrays, warn_of_flags
-from smallcal.calibrators.method import Method
+from smallcal.calibrators.method import Method, fit_arrays, warn_of_flags
 from smallcal.calibrators.summary import summary
-from smallcal.calibrators.variants import chosen
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli import per as each
 from smallcal.cli.describe import describe, notes_of
@@ -52,7 +51,7 @@ def fit(
     settings = choices.method_options(method, setting or [])
     asked = inputs.Asked.of(locals())
     compose = partial(
-        chosen,
+        resolve_method,
         method,
         options=settings,
         keep_predictions=keep_predictions,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from smallcal.calibrators.base import BaseCalibrator
 
 
-def adapt(  # noqa: PLR0913 - the rows, or the rates, and how sure one has to be
+def adapt(
     cal: BaseCalibrator | FittedCalibrator,
     logits: object = None,
     *,

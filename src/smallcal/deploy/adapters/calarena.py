@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallcal.calibrators.catalogue import METHODS, method
+from smallcal.calibrators.catalogue import METHODS, RandomState, method
 from smallcal.calibrators.estimators import Calibrator
-from smallcal.calibrators.variants import RandomState
 from smallcal.data.checks import FloatArray, as_numpy, as_probabilities
 from smallcal.deploy.adapters.sklearn_scores import floor_of, floored
 from smallcal.errors import InputError

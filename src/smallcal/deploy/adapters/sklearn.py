@@ -17,10 +17,9 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from smallcal.calibrators.catalogue import RandomState, seed_of, true_name
 from smallcal.calibrators.catalogue import method as method_row
-from smallcal.calibrators.catalogue import true_name
 from smallcal.calibrators.estimators import Calibrator
-from smallcal.calibrators.variants import RandomState, seed_of
 from smallcal.data.checks import FloatArray, IntArray, as_features
 from smallcal.data.in_notebook import EstimatorInNotebook
 from smallcal.deploy.adapters.sklearn_samples import Samples, of_rows, shuffled_folds

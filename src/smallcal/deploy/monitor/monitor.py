@@ -14,8 +14,7 @@ from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import Given, checked, coded
 from smallcal.calibrators.holder import fitted_of
-from smallcal.calibrators.reference import Reference
-from smallcal.calibrators.with_classes import with_classes
+from smallcal.calibrators.reference import Reference, with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
 from smallcal.data.groups import as_groups
 from smallcal.data.in_notebook import InNotebook

@@ -114,7 +114,7 @@ VERSION = 1
 
 
 @one_core_each()  # also for the same digits on every machine
-def gather(  # noqa: PLR0913 - what to gather from, and whom to tell
+def gather(
     calibration: Samples,
     test: Samples,
     settings: Settings,

@@ -11,10 +11,10 @@ import numpy as np
 
 from smallcal.advice.calibrated_split import scored_on
 from smallcal.calibrators import catalogue
+from smallcal.calibrators.catalogue import resolve_method
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.summary import accuracy_line
-from smallcal.calibrators.variants import chosen
 from smallcal.data.claims import CLAIMS, Claim
 from smallcal.data.predictions import IntArray
 from smallcal.errors import MissingExtraError
@@ -207,7 +207,7 @@ def fit_all(
 
 def _fit(name: str, asked: str, calibration: Samples, test: Samples, how: Mapping[str, Any]) -> Fit:
     # The records hold logits, whatever came in; what is saved says what came in.
-    method = chosen(name, **how)
+    method = resolve_method(name, **how)
     cal, preds = calibration.preds, test.preds
     cal = cal if "features" in method.needs else replace(cal, features=None)
     # Others are compared with the uncalibrated model; effects of groups would make it another.
