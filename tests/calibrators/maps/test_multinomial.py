@@ -150,16 +150,24 @@ def test_scales_agree_with_their_parameters():
     design, write = design_of(z, y)
     q = design.signals.shape[1]
     groups = np.repeat(np.arange(5), (4, 1, q - 1, q, len(write) ** 2))
-    precision, theta, determined = fit_scales(design, write, groups)
+    precision, theta, n_biases = fit_scales(design, write)
     problem = Regression(design, write, precision)
     theta, _ = problem.minimise(theta)
     _, hessian = problem.derivatives(problem.value(theta)[1])
     free = np.bincount(groups, 1 - precision * np.diag(np.linalg.inv(hessian + np.diag(precision))))
-    np.testing.assert_allclose(np.bincount(groups, determined), free, rtol=0.1)
+    assert n_biases == pytest.approx(free[0], rel=0.1)
     before = np.array(multinomial_fit.SCALES)
     agreeing = (np.bincount(groups, theta**2) + before**2) / (free + 1)
     found = 1 / precision[np.unique(groups, return_index=True)[1]]
     np.testing.assert_allclose(found, agreeing, rtol=0.1)
+
+
+def test_biases_shift_what_is_read_where_samples_are_enough():
+    """A model that prefers classes: its margins count from where the preference is gone."""
+    few, many = (fit_multinomial(split_of(*sample(n, 5, bias=1.5))).map for n in (80, 1500))
+    assert not few.offset.any()
+    expected = -0.75 * np.arange(5)
+    np.testing.assert_allclose(many.offset - many.offset.mean(), expected + 1.5, atol=0.3)
 
 
 def test_a_known_truth_is_found():

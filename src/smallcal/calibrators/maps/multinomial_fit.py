@@ -6,9 +6,9 @@ directions of the log-probabilities (W = V K R'). Each of five groups has a norm
 Newton's method with a line search finds its minimum. The scales follow MacKay's rule on the exact
 Hessian.
 
-The regression is fitted twice. A model may prefer some classes whatever the input; its margins and
-statistics then say little. So the biases of the first fit, each times the share of it that the
-samples determine, shift the log-probabilities that the second fit reads.
+A model may prefer some classes whatever the input; its margins and statistics then say little. So
+where there are enough samples the regression is fitted twice: the biases of the first fit shift the
+log-probabilities that the second reads.
 
 One pass of cross-validation, with the scales fixed, then measures the log-loss and the change of
 accuracy; where it, or the log-loss on the calibration set, is worse than that of temperature
@@ -54,6 +54,9 @@ _MAX_STEPS = 100
 _CONVERGED = 1e-9
 #: The base temperature lies within this factor of the spread of the logits.
 _WIDEST = 1e3
+#: So many samples for each bias that they determine: with fewer, a fit that is shifted by biases of
+#: its own samples trusts its margins too much.
+_PER_BIAS = 50
 #: From so many samples on, one Newton step leads from the minimum to that without a fold.
 _ONE_STEP = 1000
 #: Share of classes that, before any sample is seen, are thought not to occur at all.
@@ -253,23 +256,21 @@ def _outer(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.asarray((first[:, :, None] * second[:, None, :]).reshape(len(first), -1))
 
 
-def fit_scales(
-    design: Design, write: FloatArray, groups: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def fit_scales(design: Design, write: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return the prior precision of each parameter by evidence, and the parameters under it.
 
     MacKay's rule: a group's variance is the sum of its squared parameters over their effective
     number, with one more of the size in ``SCALES``. It is applied to the quadratic approximation
     of the log-loss at the current parameters until it settles; then the parameters take a Newton
-    step. Also returned is the share of each parameter that the samples determine, not the prior.
+    step. Also returned is how many biases the samples determine, not the prior.
     """
     from scipy.linalg import cho_factor, cho_solve  # not at the top: applying needs no SciPy
     from scipy.linalg.lapack import dpotri
 
-    before: FloatArray = np.array(SCALES)
+    q, before = design.signals.shape[1], np.array(SCALES)
+    groups = np.repeat(np.arange(len(before)), (design.x.shape[1], 1, q - 1, q, len(write) ** 2))
     precision: FloatArray = before**-2
-    theta: FloatArray = np.zeros(len(groups))
-    determined = theta
+    free, theta = np.zeros_like(before), np.zeros(len(groups))
     for _ in range(_MAX_ROUNDS):
         search, last = Regression(design, write, precision[groups]), precision
         gradient, hessian = search.derivatives(search.value(theta)[1])
@@ -277,8 +278,7 @@ def fit_scales(
         for _ in range(_MAX_ROUNDS):
             factor = cho_factor(hessian + np.diag(precision[groups]), lower=True, overwrite_a=True)
             mode, variance = cho_solve(factor, target), np.diag(dpotri(factor[0], lower=1)[0])
-            determined = 1 - precision[groups] * variance
-            free = np.bincount(groups, determined, len(before))
+            free = np.bincount(groups, 1 - precision[groups] * variance, len(before))
             squares = np.bincount(groups, mode**2, len(before))
             found = 1 / np.clip((squares + before**2) / (np.maximum(free, 0) + 1), *_VARIANCES)
             settled = np.abs(np.log(found / precision)).max() < _SETTLED
@@ -291,7 +291,7 @@ def fit_scales(
         theta = theta + length * step
         if np.abs(np.log(precision / last)).max() < _SETTLED:
             break
-    return precision[groups], theta, np.maximum(determined, 0)
+    return precision[groups], theta, float(free[0])
 
 
 @recipe("multinomial", keeps_argmax=False, care="prior scales by evidence, cross-validated")
@@ -314,7 +314,7 @@ def fit_multinomial(split: Split) -> MapFit:
     base = fit_base(split, spread=float(np.sqrt(filled(z).var(axis=1).mean())))
     flags: dict[str, list[int]] = {name: [0] for name in temperature_flags(base)}
     report: dict[str, Any] = {}
-    offset = np.zeros(n_classes)
+    offset: FloatArray = np.zeros(n_classes)
     share, copy_of = find_copies(preds.labels, inputs_of(z, 1 / base.value, offset).x)
 
     def temperature_scaling(reason: str) -> MapFit:
@@ -324,13 +324,12 @@ def fit_multinomial(split: Split) -> MapFit:
     if one_sided(split):  # no errors, or nothing but errors: the data cannot tell more
         return temperature_scaling("one_sided")
     try:
-        for last in (False, True):
+        plain, design, centre = prepare(z, base, offset, preds.labels, gaps.weights * share)
+        precision, theta, n_biases = fit_scales(design, plain.write)
+        if n_biases * _PER_BIAS <= design.weights.sum():
+            offset = theta[:n_classes]
             plain, design, centre = prepare(z, base, offset, preds.labels, gaps.weights * share)
-            sizes = (n_classes, 1, plain.slope.size - 1, plain.margin.size, len(plain.read) ** 2)
-            groups = np.repeat(np.arange(len(sizes)), sizes)
-            precision, theta, determined = fit_scales(design, plain.write, groups)
-            if not last:
-                offset = (determined * theta)[:n_classes]
+            precision, theta, _ = fit_scales(design, plain.write)
         whole = Regression(design, plain.write, precision)
         theta, converged = whole.minimise(theta)
         if not converged:
