@@ -256,7 +256,13 @@ FAULTS = [
     (_leak, [(CELL + ":test", "error", "10 of 200 rows")]),
     (_simplex, [(CELL + ":val", "error", "look like probabilities")]),
     (_simplex_test, [(FAR, "error", "look like probabilities")]),
-    (_few, [(CELL + ":val", "error", "has 4 samples")]),
+    (
+        _few,
+        [
+            (CELL + ":val", "error", "has 4 samples"),
+            (CELL + ":val", "note", "1 of 5 classes have no sample"),
+        ],
+    ),
     (_absent_class, [(CELL + ":val", "note", "1 of 5 classes have no sample")]),
     (_same_labels, [(FAR, "note", "labels are those of the test split")]),
     (_ragged, [(CELL + ":val", "error", "120 rows of logits and 3 labels")]),
