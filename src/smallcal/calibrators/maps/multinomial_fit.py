@@ -60,7 +60,7 @@ _PER_BIAS = 50
 #: From so many samples on, one Newton step leads from the minimum to that without a fold.
 _ONE_STEP = 1000
 #: Share of classes that, before any sample is seen, are thought not to occur at all.
-_ABSENT = 0.2
+_ABSENT = 0.05
 #: A class that never occurs in the calibration set loses at most this much in its logit.
 MOST_TAKEN = 3.0
 #: A direction with less than this share of the leading variance is read with less weight: unseen
