@@ -393,10 +393,10 @@ def fit_base(split: Split, spread: float) -> Temperature:
 
     Where all predictions are right it is 1; where all are wrong, a prior around 1 determines it.
     """
-    if not (split.pooled.at_bound or split.pooled.unidentified):
-        return split.pooled
-    nll, gaps, size = OBJECTIVES["nll"], split.gaps, spread or 1.0
+    nll, gaps, pooled, size = OBJECTIVES["nll"], split.gaps, split.pooled, spread or 1.0
     bounds = size / _WIDEST, size * _WIDEST
+    if not pooled.unidentified and bounds[0] < pooled.value < bounds[1]:
+        return pooled
     found = fit_temperature(nll, gaps, bounds=bounds)
     if not found.unidentified:
         return found
