@@ -7,7 +7,7 @@ Newton's method with a line search finds its minimum. The scales follow MacKay's
 Hessian.
 
 A model may prefer some classes whatever the input; its margins and statistics then say little. So
-where there are enough samples the regression is fitted twice: the biases of the first fit shift the
+with more than two classes and enough samples the regression is fitted twice: the biases of the first fit shift the
 log-probabilities that the second reads.
 
 One pass of cross-validation, with the scales fixed, then measures the log-loss and the change of
@@ -326,7 +326,7 @@ def fit_multinomial(split: Split) -> MapFit:
     try:
         plain, design, centre = prepare(z, base, offset, preds.labels, gaps.weights * share)
         precision, theta, n_biases = fit_scales(design, plain.write)
-        if n_biases * _PER_BIAS <= design.weights.sum():
+        if n_classes > 2 and n_biases * _PER_BIAS <= design.weights.sum():
             offset = theta[:n_classes]
             plain, design, centre = prepare(z, base, offset, preds.labels, gaps.weights * share)
             precision, theta, _ = fit_scales(design, plain.write)
