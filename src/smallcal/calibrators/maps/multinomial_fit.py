@@ -7,8 +7,8 @@ Newton's method with a line search finds its minimum. The scales follow MacKay's
 Hessian.
 
 A model may prefer some classes whatever the input; its margins and statistics then say little. So
-with more than two classes and enough samples the regression is fitted twice: the biases of the first fit shift the
-log-probabilities that the second reads.
+with more than two classes and enough samples the regression is fitted twice: the biases of the
+first fit shift the log-probabilities that the second reads.
 
 One pass of cross-validation, with the scales fixed, then measures the log-loss and the change of
 accuracy; where it, or the log-loss on the calibration set, is worse than that of temperature
