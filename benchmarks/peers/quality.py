@@ -126,7 +126,7 @@ def values(rows: list[tuple[dict[str, Any], Any]], kind: str) -> Iterator[str]:
 
 
 def losses(rows: list[tuple[dict[str, Any], Any]]) -> Iterator[str]:
-    """Yield every comparison that smallcal loses beyond chance, with its interval."""
+    """Yield every comparison that smallcal loses significantly, with its interval."""
     for found, _ in rows:
         compared = found["comparison"]
         for label, entrant in ENTRANTS.items():
@@ -156,10 +156,10 @@ def report(rows: list[tuple[dict[str, Any], Any]]) -> str:
         "",
         *standings(rows),
         "",
-        f"Every comparison that smallcal loses beyond chance ({len(lost)}), as smallcal minus the "
+        f"Every comparison that smallcal loses significantly ({len(lost)}), as smallcal minus the "
         "other, with its 95 % interval:"
         if lost
-        else "smallcal loses none beyond chance.",
+        else "smallcal loses none significantly.",
         "",
         *lost,
     ]

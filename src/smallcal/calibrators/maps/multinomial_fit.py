@@ -86,7 +86,7 @@ class Design(NamedTuple):
     scores : ndarray of shape (n, k)
         Log-probabilities in the leading directions, unit variance.
     top : ndarray of shape (n,)
-        Predicted class.
+        Class that comes first.
     margin : ndarray of shape (n,)
     labels : ndarray of shape (n,)
     weights : ndarray of shape (n,)
