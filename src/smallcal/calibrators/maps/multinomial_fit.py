@@ -264,20 +264,30 @@ def fit_scales(design: Design, write: FloatArray) -> tuple[FloatArray, FloatArra
     of the log-loss at the current parameters until it settles; then the parameters take a Newton
     step. Also returned is how many biases the samples determine, not the prior.
     """
-    from scipy.linalg import cho_factor, cho_solve  # not at the top: applying needs no SciPy
-    from scipy.linalg.lapack import dpotri
-
-    q, before = design.signals.shape[1], np.array(SCALES)
-    groups = np.repeat(np.arange(len(before)), (design.x.shape[1], 1, q - 1, q, len(write) ** 2))
+    n_classes, q, before = design.x.shape[1], design.signals.shape[1], np.array(SCALES)
+    groups = np.repeat(np.arange(len(before)), (n_classes, 1, q - 1, q, len(write) ** 2))
+    biases, others = np.split(np.arange(len(groups)), [n_classes])
     precision: FloatArray = before**-2
     free, theta = np.zeros_like(before), np.zeros(len(groups))
+    search = Regression(design, write, precision[groups])
+    value, proba = search.value(theta)
     for _ in range(_MAX_ROUNDS):
-        search, last = Regression(design, write, precision[groups]), precision
-        gradient, hessian = search.derivatives(search.value(theta)[1])
+        last = precision
+        gradient, hessian = search.derivatives(proba)
         target = hessian @ theta - gradient
+        # All biases have one prior, so their axes are turned to where their block is diagonal, once
+        # for all scales. What is left to invert is the small block of the others.
+        curvature, axes = np.linalg.eigh(hessian[np.ix_(biases, biases)])
+        cross, target_b = hessian[np.ix_(others, biases)] @ axes, axes.T @ target[biases]
         for _ in range(_MAX_ROUNDS):
-            factor = cho_factor(hessian + np.diag(precision[groups]), lower=True, overwrite_a=True)
-            mode, variance = cho_solve(factor, target), np.diag(dpotri(factor[0], lower=1)[0])
+            alone = 1 / (curvature + precision[0])
+            reach = cross * alone
+            block = hessian[np.ix_(others, others)] + np.diag(precision[groups[others]])
+            inverse = np.linalg.inv(block - reach @ cross.T)
+            mode = inverse @ (target[others] - reach @ target_b)
+            turned = alone * target_b - reach.T @ mode
+            variance = np.append(alone + (reach * (inverse @ reach)).sum(axis=0), np.diag(inverse))
+            mode = np.append(axes @ turned, mode)
             free = np.bincount(groups, 1 - precision[groups] * variance, len(before))
             squares = np.bincount(groups, mode**2, len(before))
             found = 1 / np.clip((squares + before**2) / (np.maximum(free, 0) + 1), *_VARIANCES)
@@ -285,9 +295,10 @@ def fit_scales(design: Design, write: FloatArray) -> tuple[FloatArray, FloatArra
             if settled:
                 break
             precision = found
+        value += float((precision - last)[groups] @ theta**2) / 2
         search, step = replace(search, precision=precision[groups]), mode - theta
         decrease = -float((gradient + search.precision * theta) @ step)
-        length, _, _ = search.line_search(theta, step, search.value(theta)[0], decrease)
+        length, value, proba = search.line_search(theta, step, value, decrease)
         theta = theta + length * step
         if np.abs(np.log(precision / last)).max() < _SETTLED:
             break
