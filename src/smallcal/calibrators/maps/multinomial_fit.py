@@ -264,9 +264,8 @@ def fit_scales(design: Design, write: FloatArray) -> tuple[FloatArray, FloatArra
     of the log-loss at the current parameters until it settles; then the parameters take a Newton
     step. Also returned is how many biases the samples determine, not the prior.
     """
-    n_classes, q, before = design.x.shape[1], design.signals.shape[1], np.array(SCALES)
-    groups = np.repeat(np.arange(len(before)), (n_classes, 1, q - 1, q, len(write) ** 2))
-    biases, others = np.split(np.arange(len(groups)), [n_classes])
+    c, q, before = design.x.shape[1], design.signals.shape[1], np.array(SCALES)
+    groups = np.repeat(np.arange(len(before)), (c, 1, q - 1, q, len(write) ** 2))
     precision: FloatArray = before**-2
     free, theta = np.zeros_like(before), np.zeros(len(groups))
     search = Regression(design, write, precision[groups])
@@ -275,24 +274,21 @@ def fit_scales(design: Design, write: FloatArray) -> tuple[FloatArray, FloatArra
         last = precision
         gradient, hessian = search.derivatives(proba)
         target = hessian @ theta - gradient
-        # All biases have one prior, so their axes are turned to where their block is diagonal, once
-        # for all scales. What is left to invert is the small block of the others.
-        curvature, axes = np.linalg.eigh(hessian[np.ix_(biases, biases)])
-        cross, target_b = hessian[np.ix_(others, biases)] @ axes, axes.T @ target[biases]
+        # The biases share one prior: in axes in which their block is diagonal, any scale of it
+        # leaves only the small block of the others to invert.
+        curvature, axes = np.linalg.eigh(hessian[:c, :c])
+        cross, target_b = hessian[c:, :c] @ axes, axes.T @ target[:c]
         for _ in range(_MAX_ROUNDS):
             alone = 1 / (curvature + precision[0])
-            reach = cross * alone
-            block = hessian[np.ix_(others, others)] + np.diag(precision[groups[others]])
-            inverse = np.linalg.inv(block - reach @ cross.T)
-            mode = inverse @ (target[others] - reach @ target_b)
-            turned = alone * target_b - reach.T @ mode
+            reach, own = cross * alone, hessian[c:, c:] + np.diag(precision[groups[c:]])
+            inverse = np.linalg.inv(own - reach @ cross.T)
+            mode = inverse @ (target[c:] - reach @ target_b)
+            mode = np.append(axes @ (alone * target_b - reach.T @ mode), mode)
             variance = np.append(alone + (reach * (inverse @ reach)).sum(axis=0), np.diag(inverse))
-            mode = np.append(axes @ turned, mode)
             free = np.bincount(groups, 1 - precision[groups] * variance, len(before))
             squares = np.bincount(groups, mode**2, len(before))
             found = 1 / np.clip((squares + before**2) / (np.maximum(free, 0) + 1), *_VARIANCES)
-            settled = np.abs(np.log(found / precision)).max() < _SETTLED
-            if settled:
+            if np.abs(np.log(found / precision)).max() < _SETTLED:
                 break
             precision = found
         value += float((precision - last)[groups] @ theta**2) / 2
