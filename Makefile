@@ -70,9 +70,9 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	@$(VENV)/bin/python $(PIP) -e '.[report]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml lab/pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing smallcal with everything the tests need into $(VENV) (some minutes) ..."
-	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[dev]'
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[dev]' -e 'lab[dask,peers,vision]'
 	@touch $@ $(VENV)/.demo
 
 $(CORE)/.core: pyproject.toml
@@ -81,9 +81,9 @@ $(CORE)/.core: pyproject.toml
 	@$(CORE)/bin/python $(PIP) -e '.[test]'
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.docs: pyproject.toml lab/pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing smallcal with what the site needs into $(VENV) ..."
-	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[docs]'
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[docs]' -e lab
 	@touch $@
 
 demo: $(VENV)/.demo

@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from smallcal.data.corruptions import SEVERITIES
-from smallcal.vision import CORRUPTIONS, corrupt
+from smallcal_lab.corruption_names import SEVERITIES
+from smallcal_lab.vision import CORRUPTIONS, corrupt
 
 ROUNDS = 3
 BEGIN, END = "<!-- speed of corruptions -->", "<!-- end of speed -->"

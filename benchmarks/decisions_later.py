@@ -9,7 +9,7 @@ import numpy as np
 
 import smallcal as sc
 from decisions_real import cells, loaded
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 #: Classes that are hard to easy, seen through noise: rows of a class always look alike.
 EASE = np.linspace(1.0, 4.0, 8)

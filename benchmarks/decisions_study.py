@@ -35,7 +35,7 @@ from smallcal.advice.prediction_sets import coverage_of
 from smallcal.calibrators.prediction_set import class_scores
 from smallcal.data.special import softmax
 from smallcal.deploy.monitor import promises
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 #: The rows of a population: samples are drawn from them with replacement, labels by their chances.
 POOL = 40_000

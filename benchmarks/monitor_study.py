@@ -20,7 +20,7 @@ from smallcal.calibrators.catalogue import ALIASES
 from smallcal.calibrators.reference import Bins
 from smallcal.deploy.monitor import label_free, labelled
 from smallcal.deploy.monitor.labelled import UNIT, Gap
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 ALPHA, TOLERANCE = 0.01, 0.02
 SIZES = (250, 625, 2500)

@@ -1,7 +1,7 @@
 """Do the paper's predictions come true in a known world? `python benchmarks/predictions.py`.
 
-Models come from `smallcal.studies.simulate.World`, so that losses are expectations over labels and
-nothing but the calibration draw is chance. Prints the table of docs/guides/simulate.md;
+Models come from `smallcal_lab.studies.simulate.World`, so that losses are expectations over labels
+and nothing but the calibration draw is chance. Prints the table of docs/guides/simulate.md;
 tests/studies/test_simulate.py checks the same numbers against what the paper predicts.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import smallcal as sc
 from smallcal.data.special import softmax
 from smallcal.metrics import ece
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 #: Where the paper's effects are large: errors in every group, temperatures 0.9 to 2.5.
 STRUCTURED = World(n_classes=20, accuracy=0.6, structure=0.5)

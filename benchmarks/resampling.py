@@ -19,7 +19,7 @@ from scipy.special import softmax
 import smallcal as sc
 from smallcal.metrics import METRICS, Scored
 from smallcal.statistics.bootstrap import Run, interval, seed_samples
-from smallcal.statistics.samples import seeds_then_samples
+from smallcal_lab.statistics.samples import seeds_then_samples
 from speed.ratio import logits
 
 NAMES = ("ece15", "nll", "brier", "top_label_bce")

@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 
 import smallcal as sc
 from smallcal.data.score import NEAREST
-from smallcal.statistics.nested import student
+from smallcal_lab.statistics.nested import student
 
 DEFAULT = "spline"
 OURS = (DEFAULT, "platt", "beta", "ts-shrunk", "venn-abers")

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 import smallcal as sc
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 WORLDS = {
     "n = 250, 37 % errors": (250, World(n_classes=10, accuracy=0.63, structure=0.0)),

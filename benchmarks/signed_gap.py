@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from smallcal.plots.studies.corruption_gain import AGAINST, corruption_gain_data
-from smallcal.studies import import_folder, run, study_named
-from smallcal.studies.tables.shift import rank_words
+from smallcal_lab.plots.corruption_gain_plot import AGAINST, corruption_gain_data
+from smallcal_lab.studies import import_folder, run, study_named
+from smallcal_lab.studies.tables.shift import rank_words
 
 #: Fewer corruptions have no interval of a rank correlation.
 ENOUGH = 4

@@ -15,7 +15,7 @@ import numpy as np
 
 from smallcal.metrics import ece
 from smallcal.metrics.debiased import debiased_ece
-from smallcal.statistics.nested import nested, student
+from smallcal_lab.statistics.nested import nested, student
 
 DRAWS = 20
 BINS = 15

@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from smallcal.errors import SmallcalError
-from smallcal.studies import load_collection, run, study_named
-from smallcal.studies.collection import FILE_NAME, collection_of
+from smallcal_lab.studies import load_collection, run, study_named
+from smallcal_lab.studies.collection import FILE_NAME, collection_of
 
 RESULTS = ("rows.parquet", "tables.md", "tables.tex", "tables.json")
 

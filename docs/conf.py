@@ -52,7 +52,9 @@ logging.getLogger("sphinx.sphinx.directives.other").addFilter(
 
 # --- the API from docstrings --------------------------------------------------------------------
 autosummary_generate = True
-autosummary_filename_map = {"smallcal.vision.CORRUPTIONS": "smallcal.vision.CORRUPTIONS-table"}
+autosummary_filename_map = {
+    "smallcal_lab.vision.CORRUPTIONS": "smallcal_lab.vision.CORRUPTIONS-table"
+}
 autodoc_typehints = "none"  # numpydoc's sections say the types, in words
 autodoc_member_order = "bysource"
 # Heavy packages that no page runs: their classes are described where they are not installed, too.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from smallcal.advice.cite import FEATURES
+from smallcal.calibrators import plugins
 from smallcal.calibrators.catalogue import ALIASES, METHODS
-from smallcal.calibrators.plugins import offered
 from smallcal.data.references import Entry, entries, entry, joined
 from smallcal.metrics import METRICS
 
@@ -40,7 +40,8 @@ def _named(key: str) -> str:
 
 def methods() -> str:
     """Return the table of methods; another name stands beside the one it means."""
-    own = {name: row.cites for name, row in METHODS.items() if name not in offered()}
+    others = plugins.offered(plugins.METHODS)
+    own = {name: row.cites for name, row in METHODS.items() if name not in others}
     own |= {alias: own[name] for alias, name in ALIASES.items()}
     return table("methods", own)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from smallcal.calibrators import plugins
 from smallcal.calibrators.catalogue import ALIASES, METHODS
-from smallcal.calibrators.plugins import offered
 from smallcal.cli.app import Verbs
 from smallcal.cli.complete import TABLE
 from smallcal.cli.lazy import Verb
-from smallcal.cli.verbs.study import Studies
 from smallcal.metrics import METRICS
+from smallcal_lab.cli.study import Studies
 
 #: What parameters take by name: a method or metric, several with commas, or one of a few words.
 _NAMED = {
@@ -56,10 +56,13 @@ def document() -> dict[str, dict[str, Any]]:
     verbs = {**Verbs.verbs, **{f"study {name}": verb for name, verb in Studies.verbs.items()}}
     targets: dict[str, tuple[str, Verb]] = {}
     for name, verb in verbs.items():
-        targets.setdefault(verb.target, (name, verb))
-    own = {n: f"{row.title}: {row.summary}" for n, row in METHODS.items() if n not in offered()}
+        targets.setdefault(verb.target or name, (name, verb))
+    others = plugins.offered(plugins.METHODS)
+    own = {n: f"{row.title}: {row.summary}" for n, row in METHODS.items() if n not in others}
     return {
-        "verbs": {name: [verb.help, targets[verb.target][0]] for name, verb in verbs.items()},
+        "verbs": {
+            name: [verb.help, targets[verb.target or name][0]] for name, verb in verbs.items()
+        },
         "options": {
             f"{name} {option.name}": _row(option)
             for name, verb in targets.values()

@@ -1,6 +1,6 @@
 """Freeze a small collection: `python scripts/freeze_collection.py [--logits]`.
 
-Writes src/smallcal/studies/reproduce/frozen: simulated logits (only with --logits, for they
+Writes lab/src/smallcal_lab/studies/reproduce/frozen: simulated logits (only with --logits, for they
 should never change), reference values, and the checksum of every file. `smallcal study reproduce
 --frozen` then checks smallcal against values that smallcal did not compute: the calibrators,
 metrics and bootstraps of `scripts/freeze` are the plain formulas, with SciPy and scikit-learn.
@@ -21,9 +21,9 @@ from freeze.inference import all_comparisons
 from freeze.logits import KINDS, SEVERITIES, STRUCTURED, description, write_logits
 from freeze.means import all_means
 from freeze.store import DEFAULTS, Store
-from smallcal.studies.reproduce.frozen.unpack import unpack
+from smallcal_lab.studies.reproduce.frozen.unpack import unpack
 
-FOLDER = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "frozen"
+FOLDER = Path(__file__).parents[1] / "lab/src/smallcal_lab/studies/reproduce/frozen"
 
 
 #: What the values are of, in the order of the file.

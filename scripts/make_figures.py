@@ -22,9 +22,9 @@ from method_chart import which_method
 from simulated_collection import write_collection
 from smallcal import plots
 from smallcal.plots.style import figure_of
-from smallcal.studies import STUDIES, Study, run
-from smallcal.studies.frame import Frame
-from smallcal.studies.simulate import Simulated, World
+from smallcal_lab.studies import STUDIES, Study, run
+from smallcal_lab.studies.frame import Frame
+from smallcal_lab.studies.simulate import Simulated, World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

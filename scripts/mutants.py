@@ -25,7 +25,8 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = Path("src") / "smallcal"
+#: Folders of sources.
+TREES = ("src", "lab/src")
 TABLE = Path(__file__).with_name("mutants.txt")
 
 #: Of so many bugs, so many may survive.
@@ -47,7 +48,7 @@ class Mutant(NamedTuple):
     Attributes
     ----------
     file : str
-        Below ``src/smallcal``.
+        Below ``src/smallcal``, or ``lab/src`` where it begins with ``smallcal_lab/``.
     bug : str
         What is wrong with it, in words.
     old, new : str
@@ -121,7 +122,7 @@ def read_table(text: str | None = None) -> list[Mutant]:
 
 def problem(mutant: Mutant) -> str:
     """Say why a row no longer fits the source, if it does not."""
-    path = ROOT / PACKAGE / mutant.file
+    path = source_of(ROOT, mutant.file)
     if not path.is_file():
         return f"{mutant.file}: there is no such file ({mutant.bug})"
     count = path.read_text(encoding="utf-8").count(mutant.old)
@@ -137,21 +138,27 @@ def problem(mutant: Mutant) -> str:
     return ""
 
 
+def source_of(root: Path, file: str) -> Path:
+    """Return where a file of the table is."""
+    below = "lab/src" if file.startswith("smallcal_lab/") else "src/smallcal"
+    return root / below / file
+
+
 class Copy:
-    """A copy of ``src`` that bugs are written into and tests are run on."""
+    """A copy of the sources that bugs are written into and tests are run on."""
 
     def __init__(self, folder: Path) -> None:
-        self.source = folder / "src"
-        shutil.copytree(
-            ROOT / "src", self.source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-        )
-        # Compiled once: later runs write nothing, so that no bug outlives its turn.
-        compileall.compile_dir(self.source, quiet=2)
+        self.folder = folder
+        for tree in TREES:
+            skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / tree, folder / tree, ignore=skipped)
+            # Compiled once: later runs write nothing, so that no bug outlives its turn.
+            compileall.compile_dir(folder / tree, quiet=2)
 
     @contextlib.contextmanager
     def bug(self, mutant: Mutant) -> Iterator[None]:
         """Have the bug in the copy for a while."""
-        path = self.source / "smallcal" / mutant.file
+        path = source_of(self.folder, mutant.file)
         right = path.read_text(encoding="utf-8")
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             compiled.unlink()
@@ -170,7 +177,7 @@ class Copy:
         environment = {
             **os.environ,
             **one_thread,
-            "PYTHONPATH": str(self.source),
+            "PYTHONPATH": os.pathsep.join(str(self.folder / tree) for tree in TREES),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         output = None if shown else subprocess.DEVNULL

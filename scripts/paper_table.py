@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from perfect_collection import perfect_collection
-from smallcal.studies.reproduce.reference import PAPER, load_reference
-from smallcal.studies.reproduce.run import agenda_of
+from smallcal_lab.studies.reproduce.reference import PAPER, load_reference
+from smallcal_lab.studies.reproduce.run import agenda_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md"
 BEGIN, END = "<!-- paper: begin -->", "<!-- paper: end -->"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from smallcal.studies import Cell, Collection
-from smallcal.studies.collection import ShiftSet
-from smallcal.studies.reproduce.reference import EXTRA, SEVERITIES, STANDARD, Reference, Value
+from smallcal_lab.studies import Cell, Collection
+from smallcal_lab.studies.collection import ShiftSet
+from smallcal_lab.studies.reproduce.reference import EXTRA, SEVERITIES, STANDARD, Reference, Value
 
 #: Sets that are no corruptions.
 NATURAL = ("imagenet-v2", "imagenet-r", "imagenet-a")

@@ -113,13 +113,13 @@ def _names() -> dict[str, Any]:
 
 @cache
 def _frozen() -> Any:
-    from smallcal.studies.reproduce.frozen import load_frozen
+    from smallcal_lab.studies.reproduce.frozen import load_frozen
 
     return load_frozen()[0]
 
 
 def _study(name: str) -> object:
-    from smallcal.studies import run, study_named
+    from smallcal_lab.studies import run, study_named
 
     with tempfile.TemporaryDirectory() as folder:
         study = study_named(name).with_options(budgets=(250, 0), draws=2, n_boot=50)

@@ -39,6 +39,7 @@ from smallcal.cli import run
 COMMIT = "5a1736da4c8c75fa628f15ab343eb0e7a6436202"
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "src"
+LAB = ROOT / "lab/src"
 CHANGES = Path(__file__).with_name("reference_changes.txt")
 MAX_LINES = 40
 REFUSED = "refused"
@@ -128,6 +129,10 @@ def compare(folder: Path, options: argparse.Namespace) -> int:
     """Record both trees and print how they differ; return the exit code."""
     changes = read_changes()
     extract(folder, "src")
+    # The reference is older than the lab: it must not load the one that is installed.
+    hidden = folder / "src" / "smallcal_lab-0.dist-info" / "METADATA"
+    hidden.parent.mkdir()
+    hidden.write_text("Metadata-Version: 2.1\nName: smallcal-lab\nVersion: 0\n", encoding="utf-8")
     old, new = (recorded(tree, folder, options) for tree in (folder / "src", TREE))
     found = differences(old, new, options.tolerance)
     used = {row: {key for key in found if fnmatchcase(key, row)} for row in changes}
@@ -149,7 +154,8 @@ def recorded(tree: Path, folder: Path, options: argparse.Namespace) -> Record:
     words = [sys.executable, str(Path(__file__).resolve()), "record", str(out)]
     words += ["--quick"] * options.quick + (["--part", options.part] if options.part else [])
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    subprocess.run(words, env={**os.environ, **one_thread, "PYTHONPATH": str(tree)}, check=True)
+    path = os.pathsep.join(map(str, [TREE, LAB] if tree == TREE else [tree]))
+    subprocess.run(words, env={**os.environ, **one_thread, "PYTHONPATH": path}, check=True)
     found: Record = json.loads(out.read_text(encoding="utf-8"))
     if (home := found.pop("home")) != str(tree):
         raise SystemExit(f"Python imports smallcal from {home}, not from {tree}")

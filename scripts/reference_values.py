@@ -1,9 +1,9 @@
 """The paper's numbers as data: `python scripts/reference_values.py [paper.tex] [--write]`.
 
-Checks src/smallcal/studies/reproduce/reference.json. With the paper's source it also checks that
-every number stands where the file says; with --write it makes the file anew first. How the tables
-are read is in reference_tables.py, figures are in reference_figures.py, everything else that is
-known of the numbers in reference_remarks.py.
+Checks lab/src/smallcal_lab/studies/reproduce/reference.json. With the paper's source it also checks
+that every number stands where the file says; with --write it makes the file anew first. How the
+tables are read is in reference_tables.py, figures are in reference_figures.py, everything else
+that is known of the numbers in reference_remarks.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from reference_figures import FIGURES, captions
 from reference_remarks import CORRECTIONS, DOUBTS, NOTES, PAPER_METRICS, PROSE, SKIPPED
 from reference_tables import ORDER, REQUIRED, TABLES, Fields, entries, environment
 from smallcal.metrics import METRICS
-from smallcal.studies import STUDIES
+from smallcal_lab.studies import STUDIES
 
-FILE = Path(__file__).parents[1] / "src" / "smallcal" / "studies" / "reproduce" / "reference.json"
+FILE = Path(__file__).parents[1] / "lab/src/smallcal_lab/studies/reproduce/reference.json"
 
 KINDS = {
     "value": "the metric itself, a mean over seeds, and over draws where there are some",

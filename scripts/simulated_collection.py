@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.studies import Collection, import_folder
-from smallcal.studies.simulate import World
+from smallcal_lab.studies import Collection, import_folder
+from smallcal_lab.studies.simulate import World
 
 Array = NDArray[Any]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smallcal.studies import STUDIES
-from smallcal.studies.frame import ALL
+from smallcal_lab.studies import STUDIES
+from smallcal_lab.studies.frame import ALL
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "studies.md"
 BEGIN, END = "<!-- studies: begin -->", "<!-- studies: end -->"

@@ -27,6 +27,7 @@ def toy(tmp_path, monkeypatch):
     """A project of one function and one test, in the place of ours."""
     (tmp_path / "src" / "smallcal").mkdir(parents=True)
     (tmp_path / "src" / "smallcal" / "__init__.py").touch()
+    (tmp_path / "lab" / "src").mkdir(parents=True)
     source = tmp_path / "src" / "smallcal" / "toy.py"
     source.write_text(
         "def mean(values):\n    total = sum(values)\n    return total / len(values)\n"

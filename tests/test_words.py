@@ -15,8 +15,8 @@ import smallcal as sc
 from smallcal import cli
 from smallcal.calibrators.catalogue import METHODS
 from smallcal.cli.app import Verbs
-from smallcal.cli.verbs.study import Studies
 from smallcal.metrics import METRICS
+from smallcal_lab.cli.study import Studies
 from support.vocabulary import PHRASES, SPELLINGS, hits, prose
 
 ROOT = Path(__file__).parents[1]

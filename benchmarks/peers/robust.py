@@ -13,7 +13,7 @@ from peers.entrants import ENTRANTS, Entrant, softmax
 from peers.features import nll
 from peers.packages import installed
 from peers.quality import Failed, attempt, judged
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 CASES = ("float64", "float32", "x 20", "class missing", "250 of 100", "zeros")
 FAR = 0.01  # beyond this a log-loss is not that of the same fit

@@ -71,7 +71,7 @@ def digits() -> Iterator[Cell]:
 
 def simulated() -> Iterator[Cell]:
     """Yield models whose true probabilities are known."""
-    from smallcal.studies.simulate import World
+    from smallcal_lab.studies.simulate import World
 
     for name, classes, structure in (
         ("one temperature is the truth, 10 classes", 10, 0.0),

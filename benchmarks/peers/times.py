@@ -10,7 +10,7 @@ import numpy as np
 from peers.claims import quiet
 from peers.entrants import ENTRANTS, Entrant
 from peers.quality import ONE, RICH, Failed, attempt
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 SIZES = ((1000, 10), (1000, 100))
 ROUNDS = 5

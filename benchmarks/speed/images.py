@@ -20,7 +20,7 @@ from sklearn.datasets import load_sample_images
 from torch import nn
 
 from ratio import Ratio
-from smallcal.vision import (
+from smallcal_lab.vision import (
     CellImages,
     ExtractionSettings,
     ImageSet,
@@ -29,11 +29,11 @@ from smallcal.vision import (
     extract,
     split_images,
 )
-from smallcal.vision.cifar import NAMES, SIDE, Rows
-from smallcal.vision.extraction.cell_images import LogitSet
-from smallcal.vision.extraction.run import Batch, Batches
-from smallcal.vision.loading import loader_of
-from smallcal.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.cifar import NAMES, SIDE, Rows
+from smallcal_lab.vision.extraction.cell_images import LogitSet
+from smallcal_lab.vision.extraction.run import Batch, Batches
+from smallcal_lab.vision.loading import loader_of
+from smallcal_lab.vision.models.preprocess import Preprocess
 
 BATCH = 64
 TURNS = 3

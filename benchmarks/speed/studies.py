@@ -15,10 +15,10 @@ from smallcal.calibrators.maps.base import Split, loss_and_slope
 from smallcal.calibrators.maps.temperature import fit_temperature
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
-from smallcal.studies import study_named
-from smallcal.studies.collection import collection_of
-from smallcal.studies.measure import Order, work
-from smallcal.studies.probes.base import Site
+from smallcal_lab.studies import study_named
+from smallcal_lab.studies.collection import collection_of
+from smallcal_lab.studies.measure import Order, work
+from smallcal_lab.studies.probes.base import Site
 
 #: Classes of the models, and samples to draw from and to test on.
 MODELS, N_VAL, N_TEST = (10, 100), 3_000, 5_000

@@ -20,7 +20,7 @@ import numpy as np
 
 import smallcal as sc
 from smallcal.deploy.export import to_python, to_sql
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 world = World(n_classes=10, accuracy=0.8, temperature=1.6, structure=0.3)
 val, test = world.draw(400), world.draw(2000, split="test")

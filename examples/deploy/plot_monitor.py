@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import smallcal as sc
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 world = World(n_classes=20, accuracy=0.85, temperature=1.4)
 clean = world.draw(1000)

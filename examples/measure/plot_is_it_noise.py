@@ -20,7 +20,7 @@ import numpy as np
 import smallcal as sc
 from smallcal import plots
 from smallcal.metrics import ece
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 world = World(n_classes=20, accuracy=0.75, temperature=1.3, structure=0.2)
 sizes = [100, 200, 500, 1000, 2000, 5000]

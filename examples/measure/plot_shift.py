@@ -18,7 +18,7 @@ import numpy as np
 
 import smallcal as sc
 from smallcal import plots
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 world = World(n_classes=50, accuracy=0.8, temperature=1.5, structure=0.4)
 clean = world.draw(1000)

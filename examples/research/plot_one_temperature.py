@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 
 import smallcal as sc
 from smallcal import plots
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 world = World(n_classes=100, accuracy=0.75, temperature=1.5, structure=0.4)
 val, test = world.draw(2500), world.draw(20_000, split="test")

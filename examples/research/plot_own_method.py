@@ -30,7 +30,7 @@ from smallcal.calibrators.method import Method, fit_arrays
 from smallcal.calibrators.parts import Rule, rule
 from smallcal.calibrators.program import Row, Value
 from smallcal.deploy.export import to_python
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 
 # %%
 # What was learned

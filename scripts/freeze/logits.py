@@ -23,8 +23,8 @@ STRUCTURED, PLAIN = ("simulated20", "structured"), ("simulated20", "plain")
 FEWER = ("simulated8", "structured")
 MODELS = (STRUCTURED, PLAIN, FEWER)
 
-#: What smallcal.studies.simulate.World is told, for each model: so inaccurate that every third of
-#: every draw has errors, for without one a temperature has no optimum and nothing to agree on.
+#: What smallcal_lab.studies.simulate.World is told, for each model: so inaccurate that every third
+#: of every draw has errors, for without one a temperature has no optimum and nothing to agree on.
 WORLDS = {
     STRUCTURED: {"accuracy": 0.6, "temperature": 1.5, "structure": 0.4},
     PLAIN: {"accuracy": 0.6, "temperature": 0.6, "structure": 0.0},
@@ -72,7 +72,7 @@ def read_logits(folder: Path, model: Model, seed: int) -> dict[str, Split]:
 
 def write_logits(folder: Path) -> None:
     """Draw the logits from a world with known truth, and keep what corruptions are made from."""
-    from smallcal.studies.reproduce.frozen.unpack import PACKED, planes
+    from smallcal_lab.studies.reproduce.frozen.unpack import PACKED, planes
 
     arrays: dict[str, Array] = {}
     for model in MODELS:
@@ -88,7 +88,7 @@ def write_logits(folder: Path) -> None:
 
 
 def _world(model: Model, seed: int) -> Any:
-    from smallcal.studies.simulate import World
+    from smallcal_lab.studies.simulate import World
 
     return World(n_classes=N_CLASSES, seed=seed, **WORLDS[model])
 

@@ -1,8 +1,8 @@
 """Bootstraps by plain resampling: intervals are percentiles of the plain metric, as the paper's.
 
 The paper gives the number of resamples and the seed of their stream; which numbers of the stream
-pick what is smallcal's (the docstring of smallcal/statistics/nested.py has it), so that intervals
-agree to the last digit and not only to what chance allows.
+pick what is smallcal's (the docstring of smallcal_lab/statistics/nested.py has it), so that
+intervals agree to the last digit and not only to what chance allows.
 """
 
 from __future__ import annotations

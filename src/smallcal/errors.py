@@ -108,8 +108,12 @@ class FitWarning(UserWarning):
     """The fit succeeded, but its result needs attention; ``flags_`` has the details."""
 
 
-def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+def missing_extra(
+    package: str, extra: str, purpose: str, of: str = "smallcal"
+) -> MissingExtraError:
     """Build the one-line error for an optional package that is not installed.
+
+    The extra is one of the package ``of``.
 
     Examples
     --------
@@ -117,17 +121,17 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     "reading .parquet files needs the package 'pyarrow': pip install 'smallcal[parquet]'"
     """
     return MissingExtraError(
-        f"{purpose} needs the package '{package}': pip install 'smallcal[{extra}]'"
+        f"{purpose} needs the package '{package}': pip install '{of}[{extra}]'"
     )
 
 
 @contextmanager
-def needing(package: str, extra: str, purpose: str) -> Iterator[None]:
+def needing(package: str, extra: str, purpose: str, of: str = "smallcal") -> Iterator[None]:
     """Say in one line what to install where an import in the block fails."""
     try:
         yield
     except ImportError:
-        raise missing_extra(package, extra, purpose) from None
+        raise missing_extra(package, extra, purpose, of) from None
 
 
 @contextmanager

@@ -165,14 +165,14 @@ def offers(monkeypatch):
 
     def pretend(**values):
         entries = {
-            name.replace("_", "-"): EntryPoint(name, value, plugins.GROUP)
+            name.replace("_", "-"): EntryPoint(name, value, plugins.METHODS)
             for name, value in values.items()
         }
-        monkeypatch.setattr(plugins, "offered", lambda: entries)
+        monkeypatch.setattr(plugins, "offered", lambda group: entries)
 
     def forget():
         plugins.load.cache_clear()
-        plugins.usable.cache_clear()
+        plugins.methods.cache_clear()
 
     forget()
     yield pretend

@@ -307,7 +307,7 @@ RAISED = [
 ]
 #: How to write a file, in the words of the library that does, and what only Python can reach.
 _OF_FILES = ("io/readers.py", "deploy/export/onnx_append.py", "vision/models/weights.py")
-_PYTHON_ONLY = ("plots/", "deploy/adapters/", "deploy/export/torch.py", "statistics/tree.py")
+_PYTHON_ONLY = ("plots/", "deploy/adapters/", "deploy/export/torch.py")
 
 
 def test_no_error_of_python_names_an_option_and_every_option_is_there():

@@ -16,7 +16,7 @@ from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.cli.app import Verbs
 from smallcal.cli.complete import TABLE, outline
 from smallcal.metrics import METRICS
-from smallcal.studies import STUDIES
+from smallcal_lab.studies import STUDIES
 
 SOURCE = str(Path(sc.__file__).parents[1])
 HEAVY = ("numpy", "scipy", "sklearn", "torch", "pandas", "smallcal.cli.verbs.fit")

@@ -58,7 +58,7 @@ def test_the_core_is_what_the_package_depends_on():
 def test_an_extra_of_extras_has_all_of_their_packages():
     found = {name: {package.name for package in packages} for name, packages in extras().items()}
     assert found["formats"] == {"pyarrow", "h5py", "safetensors", "torch"}
-    assert found["studies"] == found["parquet"] == {"pyarrow"}
+    assert found["parquet"] == {"pyarrow"}
     assert found["report"] == {"jinja2", "matplotlib"}
     assert found["dask"] == {"dask"}
     assert found["formats"] < found["all"]

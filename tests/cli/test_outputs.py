@@ -18,8 +18,8 @@ from typer.main import get_command
 import smallcal as sc
 from smallcal.cli.app import Verbs, app
 from smallcal.cli.outputs import READ, WRITTEN
-from smallcal.cli.verbs.study import Studies
 from smallcal.io import WRITERS, read, write_arrays
+from smallcal_lab.cli.study import Studies
 from support.simulated import simulate
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and devices of a POSIX system")
@@ -151,7 +151,7 @@ def collection(here):
     Path("data").mkdir()
     arrays = {"val_logits": z, "val_labels": y, "test_logits": tz, "test_labels": ty}
     np.savez("data/a__mlp.npz", **arrays)
-    from smallcal.studies.importers import import_folder
+    from smallcal_lab.studies.importers import import_folder
 
     import_folder("data", "data")
     return ("study", "clean", "data", "--methods", "ts-nll", "--n-boot", "10", "--out")

@@ -25,7 +25,7 @@ from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
 from smallcal.deploy.monitor.state import State
 from smallcal.io import lock
 from smallcal.io.documents import parse_document
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 from support.cases import features_of, fit
 from support.simulated import simulate
 

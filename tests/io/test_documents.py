@@ -14,8 +14,8 @@ from smallcal.deploy.monitor.state import State
 from smallcal.errors import FileError
 from smallcal.io.documents import MAX_DEPTH, parse_document, read_document, shown
 from smallcal.io.resumable import read_manifest
-from smallcal.studies.reproduce.frozen import require_unchanged
-from smallcal.studies.reproduce.reference import load_reference
+from smallcal_lab.studies.reproduce.frozen import require_unchanged
+from smallcal_lab.studies.reproduce.reference import load_reference
 
 #: Whoever reads JSON that smallcal wrote, and the error of each.
 READERS = {

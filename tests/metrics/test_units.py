@@ -15,8 +15,8 @@ from smallcal.metrics.units import PERCENT, PLAIN, X100, written
 from smallcal.reports.content.verdict import with_interval
 from smallcal.reports.render import cells as pages
 from smallcal.statistics.interval import interval_of
-from smallcal.studies.tables.clean import number_of
-from smallcal.studies.tables.table import Number, Table, heading_of, unit_of
+from smallcal_lab.studies.tables.clean import number_of
+from smallcal_lab.studies.tables.table import Number, Table, heading_of, unit_of
 
 PROPER = {"nll", "brier", "top_label_bce"}
 

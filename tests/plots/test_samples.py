@@ -18,7 +18,7 @@ from smallcal.metrics.debiased import debiased_ece
 from smallcal.metrics.smooth import reflected_smooth
 from smallcal.plots import style
 from smallcal.statistics.interval import binomial_interval
-from smallcal.studies.simulate import World
+from smallcal_lab.studies.simulate import World
 from support.cases import fit
 from support.simulated import simulate
 

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from smallcal.vision import InputSpec
+from smallcal_lab.vision import InputSpec
 
 
 class Small(nn.Module):

@@ -19,9 +19,9 @@ import numpy as np
 
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
-from smallcal.studies import Study, load_collection, measure
-from smallcal.studies import run as checked_run
-from smallcal.studies.study import Entry
+from smallcal_lab.studies import Study, load_collection, measure
+from smallcal_lab.studies import run as checked_run
+from smallcal_lab.studies.study import Entry
 from support.simulated import simulate
 
 run = partial(checked_run, force=True)  # of a collection with an odd name

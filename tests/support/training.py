@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from smallcal.vision.training.recipe import recipe_of
+from smallcal_lab.vision.training.recipe import recipe_of
 from support.photos import photos
 
 

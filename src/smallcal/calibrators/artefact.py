@@ -177,7 +177,7 @@ def validate(document: object, *, source: str) -> None:
         part = document.get(axis)
         kind = part.get("kind") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind not in kinds:
-            plugins.usable()  # a package that offers methods may bring it
+            plugins.methods()  # a package that offers methods may bring it
     wrong = problem(document, _known())
     if wrong:
         raise ArtefactError(f"{source} is not a valid calibrator: {wrong}")

@@ -32,11 +32,11 @@ class _Catalogue(Mapping[str, Method]):
         self._rows = {name: replace(row, name=name) for name, row in rows.items()}
 
     def __getitem__(self, name: str) -> Method:
-        return self._rows[name] if name in self._rows else self._offered(name)
-
-    def _offered(self, name: str) -> Method:
-        """Load a method of another package."""
-        offered = plugins.load(name)
+        if name in self._rows:
+            return self._rows[name]
+        if name in plugins.offered(plugins.METHODS):
+            plugins.load(name, plugins.METHODS)  # a package that cannot be imported is an error
+        offered = plugins.methods()[name]
         if not isinstance(offered, Method):
             raise InputError(
                 f"the method {name!r} of another package is a {type(offered).__name__}, not a "
@@ -46,7 +46,7 @@ class _Catalogue(Mapping[str, Method]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self._rows
-        yield from (name for name in plugins.usable() if name not in self._rows)
+        yield from (name for name in plugins.methods() if name not in self._rows)
 
     def __len__(self) -> int:
         return len(list(iter(self)))

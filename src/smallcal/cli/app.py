@@ -28,19 +28,26 @@ _HELP = {
     "inspect": "Describe a saved calibrator in words.",
     "methods": "List all methods, with their names.",
     "cite": "Print what to cite for methods and metrics, or for smallcal itself, as BibTeX.",
+    "doctor": "Say what is installed, what is missing, and how to get it.",
+    "help": "Show the help of a command.",
+}
+
+#: The commands of smallcal-lab.
+_LAB = {
     "train": "Train an image model from a recipe; an interrupted run resumes.",
     "logits": "Run an image model and save logits and features as a collection for studies.",
     "paper": "Plan or make the paper's models: train, save logits, compare with its numbers.",
     "study": "Run the paper's experiments on your own logits, and print their tables.",
-    "doctor": "Say what is installed, what is missing, and how to get it.",
-    "help": "Show the help of a command.",
 }
 
 
 class Verbs(LazyGroup):
     """The commands of ``smallcal``."""
 
-    verbs: ClassVar[Mapping[str, Verb]] = verbs_of(_HELP)
+    verbs: ClassVar[Mapping[str, Verb]] = {
+        **verbs_of(_HELP),
+        **{name: Verb("", text, "Research (smallcal-lab)") for name, text in _LAB.items()},
+    }
 
 
 app = typer.Typer(

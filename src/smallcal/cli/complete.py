@@ -90,7 +90,10 @@ def _values(takes: str, incomplete: str) -> Iterator[tuple[str, str]]:
         kind = kind[:-1]
     known: Mapping[str, str] = {}
     if kind == "method":
-        known = {**table()["methods"], **dict.fromkeys(plugins.offered(), "of another package")}
+        known = {
+            **table()["methods"],
+            **dict.fromkeys(plugins.offered(plugins.METHODS), "of another package"),
+        }
     elif kind == "metric":
         known = table()["metrics"]
     elif kind == "verb":

@@ -18,17 +18,14 @@ from pathlib import Path
 PURPOSES = {
     "parquet": "Parquet and Arrow files",
     "h5": "HDF5 files",
-    "studies": "the paper's experiments (smallcal study)",
     "safetensors": "safetensors files",
     "torch": "PyTorch files, export and adapters",
     "formats": "every file format",
     "plots": "pictures (smallcal.plots)",
     "report": "reports as a web page",
     "onnx": "export to ONNX",
-    "dask": "studies on many machines",
-    "peers": "methods of other packages, to compare with",
-    "vision": "images and their models (smallcal train, smallcal logits)",
-    "all": "all of these but peers",
+    "lab": "the paper's experiments and image models (smallcal study, train, logits, paper)",
+    "all": "all of these but torch, formats and lab",
 }
 #: Packages whose module has another name.
 _MODULES = {"scikit-learn": "sklearn"}

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from smallcal.calibrators import plugins
 from smallcal.cli.as_typed import as_typed
 from smallcal.cli.complete import outline
 from smallcal.errors import InputError, choose
@@ -25,7 +26,8 @@ class Verb(NamedTuple):
     Attributes
     ----------
     target : str
-        ``module:name`` of its function, or of the :class:`typer.Typer` of a group.
+        ``module:name`` of its function, or of the :class:`typer.Typer` of a group; nothing for a
+        verb that smallcal-lab brings.
     help : str
         The first line of its docstring, which a test compares.
     panel : str or None
@@ -36,14 +38,18 @@ class Verb(NamedTuple):
     help: str
     panel: str | None = None
 
-    def load(self) -> Any:
+    def load(self, name: str) -> Any:
         """Import the module and return the function, or the group."""
-        module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
+        if not self.target:
+            if name not in plugins.offered(plugins.COMMANDS):
+                raise plugins.needs_lab(f"smallcal {name}")
+            return plugins.load(name, plugins.COMMANDS)
+        module, _, function = self.target.partition(":")
+        return getattr(import_module(module), function)
 
     def command(self, name: str) -> Any:
         """Return the command itself."""
-        found = self.load()
+        found = self.load(name)
         if isinstance(found, typer.Typer):
             return get_command(found)
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -53,7 +59,11 @@ class Verb(NamedTuple):
 
 
 def verbs_of(
-    helps: Mapping[str, str], *, prefix: str = "", panel: str | None = None
+    helps: Mapping[str, str],
+    *,
+    package: str = "smallcal.cli.verbs",
+    prefix: str = "",
+    panel: str | None = None,
 ) -> dict[str, Verb]:
     """Return verbs by name; each is the function of its name in the module of its name.
 
@@ -64,7 +74,7 @@ def verbs_of(
     """
     own = {name: f"{prefix}{name}" for name in helps}
     return {
-        name: Verb(f"smallcal.cli.verbs.{own[name]}:{own[name]}", text, panel)
+        name: Verb(f"{package}.{own[name]}:{own[name]}", text, panel)
         for name, text in helps.items()
     }
 

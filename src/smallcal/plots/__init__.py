@@ -39,29 +39,6 @@ if TYPE_CHECKING:
     from smallcal.plots.smooth_reliability_plot import (
         smooth_reliability_data as smooth_reliability_data,
     )
-    from smallcal.plots.studies.budget_curve import budget_curve as budget_curve
-    from smallcal.plots.studies.budget_curve import budget_curve_data as budget_curve_data
-    from smallcal.plots.studies.corruption_gain import corruption_gain as corruption_gain
-    from smallcal.plots.studies.corruption_gain import corruption_gain_data as corruption_gain_data
-    from smallcal.plots.studies.differences import difference_rows as difference_rows
-    from smallcal.plots.studies.group_gaps import group_gaps as group_gaps
-    from smallcal.plots.studies.group_gaps import group_gaps_data as group_gaps_data
-    from smallcal.plots.studies.group_temperatures import group_temperatures as group_temperatures
-    from smallcal.plots.studies.group_temperatures import (
-        group_temperatures_data as group_temperatures_data,
-    )
-    from smallcal.plots.studies.k_ablation import k_ablation as k_ablation
-    from smallcal.plots.studies.k_ablation import k_ablation_data as k_ablation_data
-    from smallcal.plots.studies.risk_confidence import risk_confidence as risk_confidence
-    from smallcal.plots.studies.risk_confidence import risk_confidence_data as risk_confidence_data
-    from smallcal.plots.studies.risk_density import risk_density as risk_density
-    from smallcal.plots.studies.risk_density import risk_density_data as risk_density_data
-    from smallcal.plots.studies.risk_flow import risk_flow as risk_flow
-    from smallcal.plots.studies.risk_flow import risk_flow_data as risk_flow_data
-    from smallcal.plots.studies.severity_curve import severity_curve as severity_curve
-    from smallcal.plots.studies.severity_curve import severity_curve_data as severity_curve_data
-    from smallcal.plots.studies.within_margin import within_margin as within_margin
-    from smallcal.plots.studies.within_margin import within_margin_data as within_margin_data
     from smallcal.plots.style import tips_of as tips_of
     from smallcal.plots.style import to_svg as to_svg
     from smallcal.plots.style import with_tips as with_tips
@@ -91,17 +68,6 @@ else:  # checkers know the names above, and no others
             ],
             "shift_errors_plot": ["shift_errors", "shift_errors_data"],
             "smooth_reliability_plot": ["smooth_reliability", "smooth_reliability_data"],
-            "studies.budget_curve": ["budget_curve", "budget_curve_data"],
-            "studies.corruption_gain": ["corruption_gain", "corruption_gain_data"],
-            "studies.differences": ["difference_rows"],
-            "studies.k_ablation": ["k_ablation", "k_ablation_data"],
-            "studies.severity_curve": ["severity_curve", "severity_curve_data"],
-            "studies.group_gaps": ["group_gaps", "group_gaps_data"],
-            "studies.group_temperatures": ["group_temperatures", "group_temperatures_data"],
-            "studies.risk_confidence": ["risk_confidence", "risk_confidence_data"],
-            "studies.risk_density": ["risk_density", "risk_density_data"],
-            "studies.risk_flow": ["risk_flow", "risk_flow_data"],
-            "studies.within_margin": ["within_margin", "within_margin_data"],
             "style": ["tips_of", "to_svg", "with_tips"],
             "temperature_signal_plot": ["temperature_signal", "temperature_signal_data"],
         },

@@ -1,0 +1,1 @@
+"""Statistics of studies: nested resampling, samples, trees."""

@@ -1,0 +1,314 @@
+"""Look at a collection before any work is spent on it: everything that would spoil a study."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from smallcal.data.checks import on_simplex
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.errors import InputError, SmallcalError
+from smallcal.io.paths import split_path
+from smallcal_lab.studies.collection import Cell, Collection, ShiftSet
+from smallcal_lab.studies.frame import CLEAN
+from smallcal_lab.studies.portions import FIXED, Portion, others
+
+ERROR = "error"
+NOTE = "note"
+
+#: Real data hold a few equal rows by chance (a text said twice); from this share on it is a leak.
+LEAK_SHARE = 0.01
+
+_SHOWN_ROWS = 5
+
+#: A cell's problem: file, what, severity.
+Flaw = tuple[str, str, str]
+#: What was read where: file and portion, by the place that has it.
+Used = dict[tuple[str, str | None, object], tuple[str, Cell]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, or worth knowing, about one cell.
+
+    Attributes
+    ----------
+    cell : str
+        The cell's name.
+    file : str
+        As ``collection.toml`` names it; empty where it is not about one file.
+    what : str
+        What is wrong, in words.
+    severity : {"error", "note"}
+        An error would invalidate results; a note would not.
+    """
+
+    cell: str
+    file: str
+    what: str
+    severity: str = ERROR
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.cell, self.file, self.what)))
+
+
+def require_sound(collection: Collection) -> None:
+    """Raise :class:`~smallcal.errors.InputError` that names the first error and counts the rest."""
+    errors = [problem for problem in check_collection(collection) if problem.severity == ERROR]
+    if not errors:
+        return
+    others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    raise InputError(
+        f"{collection.folder} has problems that would invalidate a study: {errors[0]}{others}; ",
+        python="fix it (check_collection lists all problems), or continue with force=True",
+        shell="fix it (smallcal study check lists all problems)",
+    )
+
+
+def check_collection(
+    collection: Collection, *, advance: Callable[[int], object] = lambda cells: None
+) -> list[Problem]:
+    """Return what is wrong with a collection; an empty list for nothing.
+
+    Parameters
+    ----------
+    collection : Collection
+    advance : callable, optional
+        Called as each cell is done.
+
+    Returns
+    -------
+    list of Problem
+        In the order of the cells. A file that cannot be read is a problem, never an exception.
+
+    Examples
+    --------
+    >>> from smallcal_lab.studies.collection import collection_of
+    >>> cell = {"dataset": "a", "backbone": "b", "calibration": "no.npz:val", "test": "no.npz:test"}
+    >>> found = check_collection(collection_of({"cell": [cell]}, Path(), source="an example"))
+    >>> found[0].severity, found[0].what
+    ('error', 'cannot read no.npz: No such file or directory')
+    """
+    found: list[Problem] = []
+    used: Used = {}
+    for cell in collection.cells:
+        flaws = chain(_check_description(cell), _check_reuse(cell, used), _check_content(cell))
+        # Both halves of a split are read from one file, and have what is wrong with it in common.
+        found += [Problem(cell.name, *flaw) for flaw in dict.fromkeys(flaws)]
+        advance(1)
+    # Seeds of a split share their files: a note about one is made once.
+    notes = {(one.file, one.what): one for one in reversed(found) if one.severity == NOTE}
+    return [p for p in found if p.severity != NOTE or notes[p.file, p.what] is p]
+
+
+def _check_description(cell: Cell) -> Iterator[Flaw]:
+    """Names that files and tables cannot tell apart."""
+    if set(cell.name) & set('/\\\0:*?"<>|'):
+        yield "", "data set and backbone must be valid in file names", ERROR
+    sets = [(shift.kind, shift.severity) for shift in cell.shifts]
+    for kind, severity in dict.fromkeys(sets):
+        if sets.count((kind, severity)) > 1:
+            yield "", f"shift {kind}, severity {severity}, occurs twice", ERROR
+        if kind == CLEAN:
+            yield "", f"no shift may be called {CLEAN}: that is the test split", ERROR
+
+
+def _check_reuse(cell: Cell, used: Used) -> Iterator[Flaw]:
+    """One split in two places: a model tested on what it was calibrated on, or counted twice.
+
+    One file may be split in many ways, and seen with other classes by another cell. Shifted sets
+    may be shared by the seeds of a split: these are draws of one model.
+    """
+    own: dict[tuple[str, str | None], str] = {}
+    for role, which in _roles(cell):
+        file = cell.file(which)
+        path, prefix = split_path(cell.folder / file)
+        place = f"the {role} of {cell.name}"
+        at = (_true_path(path), prefix)
+        halves = cell.split is not None and not isinstance(which, ShiftSet)
+        before = own.setdefault(at, place)
+        if before != place and not halves:
+            yield file, f"used as {role}, but it is already {before}", ERROR
+            continue
+        first, other = used.setdefault((*at, _seen_as(cell, which)), (place, cell))
+        if first != place and not (isinstance(which, ShiftSet) and _draws_of_one(cell, other)):
+            yield file, f"used as {role}, but it is already {first}", ERROR
+
+
+def _seen_as(cell: Cell, which: str | ShiftSet) -> object:
+    """Return what of a file a cell sees, so that two that see the same of it are found."""
+    classes = (which.classes if isinstance(which, ShiftSet) else "") or cell.classes
+    if cell.split is None or (isinstance(which, ShiftSet) and not which.paired):
+        return classes
+    part = "test" if isinstance(which, ShiftSet) else which
+    return classes, cell.split, part, None if cell.split.draw in FIXED else cell.seed
+
+
+def _draws_of_one(cell: Cell, other: Cell) -> bool:
+    """Whether two cells are one model, calibrated on other draws."""
+    same = (cell.dataset, cell.backbone) == (other.dataset, other.backbone)
+    return same and cell.split is not None and other.split is not None
+
+
+def _true_path(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # no such name can exist, which reading it will tell
+        return str(path)
+
+
+def _roles(cell: Cell) -> Iterator[tuple[str, str | ShiftSet]]:
+    yield "calibration split", "calibration"
+    yield "test split", "test"
+    for shift in cell.shifts:
+        yield f"shift {shift.kind}-{shift.severity}", shift
+
+
+def _check_content(cell: Cell) -> Iterator[Flaw]:
+    """Read a cell's files, no more than three at a time, and compare them."""
+    columns: dict[str, int] = {}
+    calibration = yield from _read(cell, "calibration")
+    if calibration is not None:
+        columns["calibration"] = calibration.n_classes
+        yield from _check_calibration(cell.calibration, calibration)
+    test = yield from _read(cell, "test")
+    if test is not None:
+        yield from _check_logits(cell.test, test, columns)
+        columns["test"] = test.n_classes
+    if calibration is not None and test is not None:
+        yield from _check_leak(cell.test, calibration, test)
+    for shift in cell.shifts:
+        yield from _check_shift(cell, shift, test, columns)
+
+
+def _read(cell: Cell, which: str | ShiftSet) -> Generator[Flaw, None, Predictions | None]:
+    """Return a split, or yield why there is none; not kept in memory, unlike a study's."""
+    file = cell.file(which)
+    try:
+        portion = cell.portion(which)
+        preds = portion.read()
+    except (SmallcalError, OSError, ValueError, MemoryError) as error:
+        said = " ".join(str(error).split())
+        said = said.removeprefix(f"{cell.folder.absolute() / file}: ")
+        given = "" if cell.folder == Path() else f"{cell.folder}{os.sep}"
+        yield file, said.replace(f"{cell.folder.absolute()}{os.sep}", given), ERROR
+        return None
+    if portion.columns is not None and not (cell.split and which == "test"):
+        yield from _check_classes(file, portion, portion.columns)
+    return preds
+
+
+def _check_classes(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator[Flaw]:
+    """Rows that are left out, and labels that seem to count the chosen classes already."""
+    out, n, largest = others(portion.path, columns, counted=portion.labels)
+    if out and largest < len(columns) <= max(columns):
+        what = (
+            f"classes: the largest label is {largest}, as if labels counted the {len(columns)} "
+            'classes and not the columns; if they do in a shifted set, set labels = "classes" there'
+        )
+        yield file, what, ERROR
+    elif out:
+        what = f"classes: {out:,} of {n:,} samples belong to other classes and are left out"
+        yield file, what, NOTE
+
+
+def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
+    try:
+        calibration.require_fittable()
+    except InputError as error:
+        yield file, str(error), ERROR
+    missing = calibration.n_classes - len(np.unique(calibration.labels))
+    if missing:
+        yield file, f"{missing} of {calibration.n_classes} classes have no sample", NOTE
+
+
+def _check_logits(file: str, preds: Predictions, columns: dict[str, int]) -> Iterator[Flaw]:
+    """Probabilities under the name of logits, and another number of classes than before."""
+    if on_simplex(preds.logits):
+        yield file, "logits look like probabilities; name the array probabilities", ERROR
+    for split, n_classes in list(columns.items())[:1]:
+        if preds.n_classes != n_classes:
+            what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
+            yield file, what, ERROR
+
+
+def _check_leak(file: str, calibration: Predictions, test: Predictions) -> Iterator[Flaw]:
+    """Rows of the test split that the calibration split holds too; scores may well be equal."""
+    if calibration.score is not None or test.score is not None:
+        return
+    rows = shared_rows(calibration.logits, test.logits)
+    if len(rows):
+        what = f"{len(rows):,} of {test.n:,} rows have logits that the calibration split has too"
+        severity = ERROR if len(rows) >= LEAK_SHARE * test.n else NOTE
+        yield file, f"{what}: {_shown(rows)}", severity
+
+
+def shared_rows(ours: FloatArray, theirs: FloatArray) -> IntArray:
+    """Return the rows of ``theirs`` that are also rows of ``ours``.
+
+    Examples
+    --------
+    >>> shared_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 2.0], [1.0, 2.0]])).tolist()
+    [1]
+    """
+    if ours.shape[1] != theirs.shape[1]:
+        return np.array([], dtype=np.int64)
+    kind = np.promote_types(ours.dtype, theirs.dtype)
+    known = {_digest(row) for row in ours.astype(kind)}
+    found = [i for i, row in enumerate(theirs.astype(kind)) if _digest(row) in known]
+    return np.array(found, dtype=np.int64)
+
+
+def _digest(row: FloatArray) -> bytes:
+    # Plus zero: -0.0 and 0.0 are one number with two spellings.
+    return hashlib.blake2b((row + row.dtype.type(0)).tobytes(), digest_size=16).digest()
+
+
+def _check_shift(
+    cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
+) -> Iterator[Flaw]:
+    """Rows that are the test split's and do not say so, or say so and are not."""
+    preds = yield from _read(cell, shift)
+    if preds is not None:
+        yield from _check_logits(shift.file, preds, columns)
+    if preds is None or test is None:
+        return
+    same = np.array_equal(preds.labels, test.labels)
+    if not shift.paired and (same or _twins(cell, preds)):
+        yield shift.file, _suggestion(cell), NOTE
+    elif shift.paired and preds.n != test.n:
+        what = f"paired, but it has {preds.n:,} rows and the test split {test.n:,}"
+        yield shift.file, what, ERROR
+    elif shift.paired and not same:
+        rows = np.flatnonzero(preds.labels != test.labels)
+        what = f"paired, but {len(rows):,} labels differ from the test split's: {_shown(rows)}"
+        yield shift.file, what, ERROR
+
+
+def _twins(cell: Cell, preds: Predictions) -> bool:
+    """Whether labels are those of the file that a cell splits, calibration samples and all."""
+    if cell.split is None:
+        return False
+    return np.array_equal(preds.labels, cell.portion("test").whole().labels)
+
+
+def _suggestion(cell: Cell) -> str:
+    if cell.split is None:
+        return "labels are those of the test split, in order; set paired = true if its rows are too"
+    return (
+        "labels are those of the file that is split, in order: versions of the calibration samples "
+        "are measured too; paired = true leaves them out"
+    )
+
+
+def _shown(rows: IntArray) -> str:
+    """Name the first few rows, counted from 0."""
+    first = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
+    more = len(rows) - _SHOWN_ROWS
+    return f"row{'s' if len(rows) > 1 else ''} {first}" + (f" and {more:,} more" * (more > 0))

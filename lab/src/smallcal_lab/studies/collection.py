@@ -1,0 +1,392 @@
+"""A folder of logits: cells, each with a calibration split, a test split and perhaps shifted ones.
+
+``collection.toml`` says what is there::
+
+    name = "my models"
+
+    [[cell]]
+    dataset = "cifar100"
+    backbone = "vit-b16"
+    seed = 0
+    calibration = "vit-seed0.npz:val"
+    test = "vit-seed0.npz:test"
+
+    [[cell.shift]]
+    kind = "gaussian_noise"
+    severity = 3
+    file = "vit-seed0-noise3.npz"
+    paired = true        # its rows are the test rows, in the same order
+
+Files are read when they are needed and not before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+from smallcal.data.predictions import Predictions
+from smallcal.data.score import ScoreScale
+from smallcal.errors import FileError, InputError
+from smallcal.io.paths import file_sha256, split_path
+from smallcal_lab.studies.portions import (
+    CLASSES,
+    COLUMNS,
+    FIXED,
+    WAYS,
+    Portion,
+    Split,
+    class_file,
+    columns_of,
+    draw_rows,
+    known_way,
+)
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "collection.toml"
+
+#: Columns as a description names them.
+Classes = str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ShiftSet:
+    """Test samples from elsewhere.
+
+    ``classes`` are its own columns for the cell's classes, where they are not the same; ``labels``
+    says whether its labels count "columns" or the chosen "classes".
+    """
+
+    kind: str
+    severity: int
+    file: str
+    paired: bool = False
+    classes: Classes = ""
+    labels: str = COLUMNS
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trained model: a data set, a backbone, a seed.
+
+    Attributes
+    ----------
+    dataset, backbone : str
+    seed : int
+    calibration, test : str
+        Files, relative to the folder; ``file.npz:val`` names a split. With ``split`` both are its
+        file.
+    shifts : tuple of ShiftSet
+    folder : Path
+    classes : str or tuple of int
+        The columns that are there at all; empty for all of them.
+    draw_ways : tuple of str
+        How the first draw of a budget is made, the second, ...; the last is for all others.
+    split : Split or None
+        How one file becomes calibration and test split.
+    """
+
+    dataset: str
+    backbone: str
+    seed: int
+    calibration: str
+    test: str
+    shifts: tuple[ShiftSet, ...] = ()
+    folder: Path = Path()
+    classes: Classes = ""
+    draw_ways: tuple[str, ...] = ("stratified",)
+    split: Split | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that no other cell has."""
+        return f"{self.dataset}__{self.backbone}__s{self.seed}"
+
+    def file(self, which: str | ShiftSet) -> str:
+        """Return the file of a split, as the description names it."""
+        return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
+
+    def portion(self, which: str | ShiftSet) -> Portion:
+        """Return what is read of which file for a split: "calibration", "test" or a shift."""
+        split, classes, labels, part = self.split, self.classes, COLUMNS, which
+        if isinstance(which, ShiftSet):
+            # A paired set follows the file that is split: the calibration samples' twins go.
+            split = self.split if which.paired else None
+            classes, labels, part = which.classes or self.classes, which.labels, "test"
+        path = str(self.folder.absolute() / self.file(which))
+        columns = columns_of(classes, self.folder)
+        if split is None:
+            return Portion(path, columns, labels)
+        return Portion(path, columns, labels, split, str(part), self.seed)
+
+    def read(self, which: str | ShiftSet) -> Predictions:
+        """Return a split: "calibration", "test" or one of the shifts.
+
+        Scores are taken for what those of the calibration split are.
+        """
+        portion = self.portion(which)
+        stamp = stamp_of(split_path(portion.path)[0])
+        found = kept_split(portion, stamp)
+        if found.score is None or which == "calibration":
+            return found
+        scale = self.read("calibration").score
+        return found if scale == found.score else kept_split(portion, stamp, scale)
+
+    def draw(self, budget: int, draw: int) -> Predictions:
+        """Return one draw of the calibration split; see ``draw_rows``."""
+        split = self.read("calibration")
+        way = self.draw_ways[min(draw, len(self.draw_ways) - 1)]
+        return split.take(draw_rows(split.labels, budget, seed=self.seed, draw=draw, way=way))
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """Which part of which file is what: fingerprints of files do not tell."""
+        said = {"calibration": self.calibration, "test": self.test}
+        shifts = [_without_defaults(shift, ShiftSet("", 0, "")) for shift in self.shifts]
+        ways = {} if self.draw_ways == ("stratified",) else {"draw": list(self.draw_ways)}
+        classes = {"classes": _listed(self.classes)} if self.classes else {}
+        split = {"split": asdict(self.split)} if self.split else {}
+        return {**said, "shifts": shifts, **classes, **ways, **split}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file it needs, without the names of splits."""
+        named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
+        paths = [str(split_path(self.folder / one)[0]) for one in named]
+        chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
+        paths += [str(self.folder / file) for file in chosen if file]
+        return tuple(dict.fromkeys(paths))
+
+
+def _without_defaults(shift: ShiftSet, plain: ShiftSet) -> dict[str, Any]:
+    """Return a shift as data; keys that say nothing new are left out, as they always were."""
+    found = {key: _listed(value) for key, value in asdict(shift).items()}
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in ("classes", "labels") or value != getattr(plain, key)
+    }
+
+
+def _listed(classes: object) -> object:
+    return list(classes) if isinstance(classes, tuple) else classes
+
+
+@lru_cache(maxsize=8)
+def kept_split(portion: Portion, stamp: object, score: ScoreScale | None = None) -> Predictions:
+    """Return a split; the last few are kept, because tasks of a cell follow each other."""
+    return portion.read(score)
+
+
+def stamp_of(file: str | os.PathLike[str]) -> object:
+    """Return what changes when a file is written again, so that nothing old is taken for it."""
+    try:
+        about = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The cells of one folder."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    folder: Path
+
+    def cell(self, name: str) -> Cell:
+        """Return a cell by name."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise InputError(f"{self.folder} has no cell {name!r}")
+
+    def only(self, wanted: Sequence[str]) -> Collection:
+        """Return the cells whose names hold one of these texts; all for none."""
+        if not wanted:
+            return self
+        kept = tuple(c for c in self.cells if any(text in c.name for text in wanted))
+        if not kept:
+            names = ", ".join(cell.name for cell in self.cells[:5])
+            raise InputError(f"no cell is called like {', '.join(wanted)}; there are {names} ...")
+        return replace(self, cells=kept)
+
+    def sha256(self) -> dict[str, str]:
+        """Return a fingerprint of every file, by its path relative to the folder."""
+        files = dict.fromkeys(file for cell in self.cells for file in cell.files)
+        return {os.path.relpath(file, self.folder): file_sha256(file) for file in files}
+
+
+def load_collection(folder: str | os.PathLike[str]) -> Collection:
+    """Read what a folder's ``collection.toml`` says.
+
+    Raises
+    ------
+    FileError
+        If the folder or its ``collection.toml`` is missing or invalid.
+    """
+    document, file = read_description(folder)
+    return collection_of(document, file.parent, source=str(file))
+
+
+def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return what a folder's ``collection.toml`` holds, and the file; its keys are not checked."""
+    root = Path(folder)
+    file = root / FILE_NAME if os.path.isdir(root) else root
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8")), file
+    except FileNotFoundError:
+        raise FileError(
+            f"{file} is missing; `smallcal study import` writes one for a folder of logits"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"{file} cannot be read as a collection: {error}") from None
+
+
+def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
+    """Turn a parsed description into cells, saying which of its entries is wrong."""
+    require_keys(document, {"cell": list}, {"name": str}, where=source)
+    cells: list[Cell] = []
+    for number, entry in enumerate(document["cell"], 1):
+        cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
+    names = [cell.name for cell in cells]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise FileError(f"{source}: {', '.join(twice)} occurs more than once")
+    if not cells:
+        raise FileError(f"{source} names no cell")
+    return Collection(document.get("name", folder.name), tuple(cells), folder)
+
+
+#: The largest seed that random generators take; no other number in a collection is larger.
+_MOST = 2**32 - 1
+
+_SPLIT_OR_TWO = {"calibration": str, "test": str}
+_CELL = {"dataset": str, "backbone": str}
+_CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
+_SHIFT = {"kind": str, "severity": int, "file": str}
+_SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
+
+
+def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
+    """Return the cells of one entry: one for each of its seeds."""
+    divided = isinstance(entry, dict) and "split" in entry
+    needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
+    require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
+    where += f" ({entry['dataset']} {entry['backbone']})"
+    split = _split_of(entry["split"], where=where) if divided else None
+    seeds = _seeds_of(entry.get("seed", 0), split, where=where)
+    files = {name: split.file if split else entry[name] for name in _SPLIT_OR_TWO}
+    ways = entry.get("draw", "stratified")
+    same: dict[str, Any] = {
+        **files,
+        "shifts": tuple(
+            _shift_of(shift, where=f"{where}, shift {place}")
+            for place, shift in enumerate(entry.get("shift", []), 1)
+        ),
+        "folder": folder,
+        "classes": _classes_of(entry.get("classes", ""), where=where),
+        "draw_ways": _told(where, "draw", _ways_of, ways),
+        "split": split,
+    }
+    return [Cell(entry["dataset"], entry["backbone"], seed, **same) for seed in seeds]
+
+
+def _shift_of(entry: Any, *, where: str) -> ShiftSet:
+    require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
+    classes = _classes_of(entry.get("classes", ""), where=where)
+    if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
+        raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
+    return ShiftSet(**{**entry, "classes": classes})
+
+
+def _split_of(entry: dict[str, Any], *, where: str) -> Split:
+    where += ", split"
+    require_keys(entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where)
+    sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
+    if len(sizes) != 1 or min(sizes.values()) < 1:
+        raise FileError(f"{where}: give either samples or per_class, at least 1")
+    usual = "per-class" if "per_class" in sizes else "stratified"
+    way = _told(where, "draw", known_way, entry.get("draw", usual))
+    return Split(entry["file"], **sizes, draw=way)
+
+
+def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
+    if not isinstance(given, list):
+        return [given]
+    if split is None or split.draw in FIXED:
+        raise FileError(
+            f"{where}: several seeds need a split that is drawn at random; without one, give each "
+            "seed its own files in its own [[cell]]"
+        )
+    if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
+        raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")
+    return [require_in_range(seed, "seed", where=where) for seed in given]
+
+
+def require_in_range(number: int, key: str, *, where: str) -> int:
+    """Return a seed or another number of a collection, if random generators take it."""
+    if not 0 <= number <= _MOST:
+        raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
+    return number
+
+
+def _ways_of(given: Any) -> tuple[str, ...]:
+    ways = tuple(map(known_way, given if isinstance(given, list) else [given]))
+    if not ways:
+        raise InputError(f"one or more of {', '.join(WAYS)}; got none")
+    return ways
+
+
+def _classes_of(given: Any, *, where: str) -> Classes:
+    if not isinstance(given, list):
+        return str(given)
+    if not all(type(column) is int for column in given):
+        raise FileError(f"{where}: classes must be column numbers; got {given[:5]!r}")
+    _told(where, "classes", lambda columns: columns_of(columns, Path()), tuple(given))
+    return tuple(given)
+
+
+def _told(where: str, key: str, parse: Callable[[Any], Any], given: Any) -> Any:
+    """Return what is made of a key, or say in which entry it is wrong."""
+    try:
+        return parse(given)
+    except InputError as error:
+        said = str(error)
+        raise FileError(f"{where}: {said if said.startswith(key) else f'{key}: {said}'}") from None
+
+
+def require_keys(
+    entry: Any,
+    needed: Mapping[str, type],
+    allowed: Mapping[str, type | UnionType],
+    *,
+    where: str,
+    unlike: str = "",
+) -> None:
+    """Raise unless an entry of a TOML file has the keys it needs, of their types, and no others."""
+    if not isinstance(entry, dict):
+        raise FileError(f"{where}: expected a table of keys")
+    known = {**needed, **allowed}
+    missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(known))
+    if missing or unknown:
+        what = f"lacks {', '.join(missing)}" if missing else f"does not know {', '.join(unknown)}"
+        others = f", or {unlike} in place of {' and '.join(_SPLIT_OR_TWO)}" if unlike else ""
+        raise FileError(f"{where}: {what}; keys are {', '.join(known)}{others}")
+    for key, value in entry.items():
+        kind = known[key]
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            name = kind.__name__ if isinstance(kind, type) else str(kind)
+            raise FileError(f"{where}: {key} must be of type {name}; got {value!r}")
+        if isinstance(value, int):
+            require_in_range(value, key, where=where)

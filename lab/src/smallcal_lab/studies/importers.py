@@ -1,0 +1,293 @@
+"""Write ``collection.toml`` for logits that are there already: a folder of files, or CalArena's."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal import io
+from smallcal.errors import FileError, SmallcalError
+from smallcal.io.layout import Layout, score_role, two_columns
+from smallcal.io.readers import Arrays, nested_h5, readable
+from smallcal.io.reading import read_labels
+from smallcal_lab.studies.collection import (
+    FILE_NAME,
+    Cell,
+    Collection,
+    ShiftSet,
+    require_in_range,
+)
+from smallcal_lab.studies.description import plain_name, write_description
+
+PathLike = str | os.PathLike[str]
+
+_SEEDED = re.compile(r"(.+?)(?:-seed(\d+))?")
+_SEVERE = re.compile(r"(.+?)(?:-s(\d+))?")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import found.
+
+    Attributes
+    ----------
+    collection : Collection
+        As it was written.
+    left_out : tuple of str
+        One line for each file that is no part of it, and why.
+    """
+
+    collection: Collection
+    left_out: tuple[str, ...] = ()
+
+
+def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Imported:
+    """Describe a folder of .npz files as a collection.
+
+    ``DATASET__MODEL.npz`` or ``DATASET__MODEL-seed2.npz`` is a cell: it holds a split called val
+    (or cal) and one called test. ``shift/DATASET__MODEL__KIND-s3.npz`` is a shifted test set of
+    severity 3; without a severity it has 1. It counts as paired when its labels are those of the
+    test split, in order.
+
+    Parameters
+    ----------
+    folder : path
+    out : path
+        Where ``collection.toml`` is written; may be the folder itself. The logits stay where they
+        are.
+    force : bool
+        Whether an old ``collection.toml`` is replaced.
+
+    Raises
+    ------
+    FileError
+        If there is no cell, or the description is there already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> root = Path(tempfile.mkdtemp())
+    >>> z, y = np.eye(3), np.arange(3)
+    >>> arrays = {"val_logits": z, "val_labels": y, "test_logits": z, "test_labels": y}
+    >>> np.savez(root / "birds__resnet-seed1.npz", **arrays)
+    >>> cell = import_folder(root, root).collection.cells[0]
+    >>> cell.name, cell.calibration
+    ('birds__resnet__s1', 'birds__resnet-seed1.npz:val')
+    """
+    root, target = Path(folder), Path(out)
+    _require_text(root.resolve())
+    if not os.path.isdir(root):
+        raise FileError(f"{root} is not a folder of .npz files")
+    _refuse_old(target / FILE_NAME, force=force)
+    cells: list[Cell] = []
+    left_out: list[str] = []
+    shifts = sorted((root / "shift").glob("*.npz"))
+    for file in sorted(root.glob("*.npz")):
+        own = [one for one in shifts if one.stem.rpartition("__")[0] == file.stem]
+        shifts = [one for one in shifts if one not in own]
+        try:
+            cells.append(_cell_of(file, own, target, left_out))
+        except SmallcalError as error:
+            left_out += [str(error), *(f"{one}: its model is left out" for one in own)]
+    left_out += [f"{one}: there is no {one.stem.rpartition('__')[0]}.npz" for one in shifts]
+    if not cells:
+        why = left_out[0] if left_out else "there is no .npz file"
+        raise FileError(f"{root} holds no cell called DATASET__MODEL.npz: {why}")
+    return Imported(_written(root.resolve().name, cells, target), tuple(left_out))
+
+
+def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Cell:
+    _require_text(file)
+    dataset, separator, backbone = file.stem.partition("__")
+    match = _SEEDED.fullmatch(backbone)
+    if not separator or not dataset or match is None:
+        raise FileError(f"{file}: not called DATASET__MODEL.npz")
+    first = _calibration_split(io.splits(file), str(file))
+    labels = read_labels(f"{file}:test")
+    found = []
+    for shift in shifts:
+        try:
+            found.append(_shift_of(shift, labels, out))
+        except SmallcalError as error:
+            left_out.append(str(error))
+    path = _relative(file, out)
+    seed = require_in_range(int(match[2] or 0), "seed", where=str(file))
+    return Cell(dataset, match[1], seed, f"{path}:{first}", f"{path}:test", tuple(found))
+
+
+def _require_text(path: Path) -> None:
+    """Raise where a path is bytes that are no text, which no description can hold."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise FileError(f"{path}: its path is not valid UTF-8; rename it") from None
+
+
+def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
+    _require_text(file)
+    match = _SEVERE.fullmatch(file.stem.rpartition("__")[2])
+    if match is None:
+        raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
+    paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
+    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
+    return ShiftSet(match[1], severity, _relative(file, out), paired)
+
+
+def _calibration_split(there: Sequence[str], source: str) -> str:
+    first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
+    if first is None or "test" not in there:
+        raise FileError(
+            f"{source}: it does not hold two splits, val (or cal) and test; to make them from "
+            f"one file, set split in {FILE_NAME}"
+        )
+    return first
+
+
+def import_calarena(
+    file: PathLike,
+    out: PathLike,
+    *,
+    force: bool = False,
+    advance: Callable[[int], object] = lambda cells: None,
+) -> Imported:
+    """Describe an HDF5 file in CalArena's layout as a collection.
+
+    The layout is ``DATASET/MODEL/`` with ``probas_cal``, ``labels_cal``, ``probas_test`` and
+    ``labels_test``; each such group becomes an .npz file in ``out``, one at a time. A file that
+    holds them outside of groups is referred to and not copied. A binary model's probabilities of
+    one column become two.
+
+    Parameters
+    ----------
+    file : path
+    out : path
+        Folder for ``collection.toml`` and the files beside it.
+    force : bool
+        Whether files that are there are replaced.
+    advance : callable, optional
+        Called as each cell is written.
+
+    Raises
+    ------
+    FileError
+        If the file has another layout, or what would be written is there already.
+    """
+    source, target = Path(file), Path(out)
+    _refuse_old(target / FILE_NAME, force=force)
+    cells: list[Cell] = []
+    left_out: list[str] = []
+    with readable(source, nested_h5) as arrays:
+        groups, flat = _groups_of(arrays.names, source)
+        _refuse_twins([cell for cell, _ in groups])
+        for cell, _ in groups:
+            _refuse_old(_file_of(cell, target), force=force)
+        io.make_folder(target)
+        for cell, layout in groups:
+            try:
+                content = _content(arrays, layout)
+            except SmallcalError as error:
+                left_out.append(str(error))
+            else:
+                io.write_arrays(_file_of(cell, target), content)
+                cells.append(cell)
+            advance(1)
+    if flat is not None:
+        path = _relative(source, target)
+        first = _calibration_split(flat.scored, str(source))
+        cells.append(Cell(source.stem, "model", 0, f"{path}:{first}", f"{path}:test"))
+    if not cells:
+        why = left_out[0] if left_out else "no group holds probas_cal and probas_test"
+        raise FileError(f"{source} is not in CalArena's layout: {why}")
+    return Imported(_written(source.stem, cells, target), tuple(left_out))
+
+
+def _groups_of(
+    names: Sequence[str], source: Path
+) -> tuple[list[tuple[Cell, Layout]], Layout | None]:
+    """Return the groups that hold scores, each as a cell, and what lies outside of groups."""
+    members: dict[str, list[str]] = {}
+    for name in names:
+        group, _, own = name.rpartition("/")
+        members.setdefault(group, []).append(own)
+    layouts = {
+        group: Layout.of(own, source=f"{source}, group {group}" if group else str(source))
+        for group, own in members.items()
+    }
+    scored = {group: layout for group, layout in layouts.items() if layout.scored}
+    flat = scored.pop("", None)
+    return [(_group_cell(group, source), layout) for group, layout in scored.items()], flat
+
+
+def _group_cell(group: str, source: Path) -> Cell:
+    """Return the cell that a group DATASET/MODEL becomes."""
+    parts = [plain_name(part) for part in group.split("/")]
+    dataset = parts.pop(0) if len(parts) > 1 else plain_name(source.stem)
+    backbone = "-".join(parts)
+    file = f"{dataset}__{backbone}.npz"
+    return Cell(dataset, backbone, 0, f"{file}:cal", f"{file}:test")
+
+
+def _file_of(cell: Cell, out: Path) -> Path:
+    return out / cell.test.rpartition(":")[0]
+
+
+def _content(arrays: Arrays, layout: Layout) -> dict[str, NDArray[Any]]:
+    """Return one group's two splits."""
+    first = _calibration_split(layout.scored, layout.source)
+    group = layout.source.partition(", group ")[2]
+    content: dict[str, NDArray[Any]] = {}
+    for ours, theirs in (("cal", first), ("test", "test")):
+        roles = layout.splits[theirs]
+        if "labels" not in roles:
+            raise FileError(f"{layout.source}: {theirs} has no labels")
+        kind = score_role(roles, None)
+        scores = np.asarray(arrays.get(f"{group}/{roles[kind]}"))
+        content[f"{ours}_{kind}"] = two_columns(scores) if kind == "probabilities" else scores
+        content[f"{ours}_labels"] = np.asarray(arrays.get(f"{group}/{roles['labels']}"))
+    return content
+
+
+def _refuse_twins(cells: Sequence[Cell]) -> None:
+    names = [cell.name for cell in cells]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise FileError(f"two models would be called {twice}; rename one of them")
+
+
+def _refuse_old(file: Path, *, force: bool) -> None:
+    if os.path.exists(file) and not force:
+        raise FileError(
+            f"{file} already exists; ",
+            python="force=True replaces it",
+            shell="--force replaces it",
+        )
+
+
+def _relative(file: Path, folder: Path) -> str:
+    """Return a path as seen from a folder; whole where there is no way, as between two drives."""
+    whole = file.resolve()
+    try:
+        return Path(os.path.relpath(whole, folder.resolve())).as_posix()
+    except ValueError:
+        return whole.as_posix()
+
+
+def _written(name: str, cells: Sequence[Cell], out: Path) -> Collection:
+    """Write the description and read it back."""
+    _refuse_twins(cells)
+    return write_description({"name": name, "cell": [_entry(cell) for cell in cells]}, out)
+
+
+def _entry(cell: Cell) -> dict[str, Any]:
+    names = ("dataset", "backbone", "seed", "calibration", "test")
+    shifts = [
+        {name: getattr(shift, name) for name in ("kind", "severity", "file", "paired")}
+        for shift in cell.shifts
+    ]
+    return {**{name: getattr(cell, name) for name in names}, "shift": shifts}

@@ -1,0 +1,329 @@
+"""Which columns and rows of a file a cell sees.
+
+First the columns of its classes, before anything else: labels are renumbered, rows of other classes
+are left out. Then its rows: a draw, or what a draw left over.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from smallcal import io
+from smallcal.data.checks import as_labels, as_scores
+from smallcal.data.predictions import FloatArray, IntArray, Predictions
+from smallcal.data.score import ScoreScale
+from smallcal.errors import FileError, InputError, choose
+from smallcal.io.layout import Loaded
+from smallcal.io.reading import read_labels
+from smallcal_lab.studies.frame import ALL
+
+#: How rows are drawn: at random with the shares of the classes, at random and as many of each
+#: class, the first of each class, the first of the file.
+WAYS = ("stratified", "per-class", "first-per-class", "first")
+#: Ways that give the same rows whatever the seed and the draw.
+FIXED = ("first-per-class", "first")
+
+#: What labels count: all columns of their file, or the classes that were chosen.
+COLUMNS, CLASSES = "columns", "classes"
+#: Every column, for a shifted set whose file has no others.
+EVERY = "all"
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
+#: A text file of class numbers is small; one that is not is something else.
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+def draw_rows(
+    labels: IntArray, budget: int, *, seed: int, draw: int, way: str = "stratified"
+) -> IntArray:
+    """Return the rows of one draw, in order.
+
+    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. A budget that is the whole
+    split takes it as it is.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+    budget : int
+        How many; 0 is all.
+    seed, draw : int
+    way : {"stratified", "per-class", "first-per-class", "first"}
+        At random with the classes' shares; with fewer samples than classes, or a class with one
+        sample, without strata. At random, as many of each class. The first of each class, or of
+        all, in the order of the file, whatever the seed.
+
+    Examples
+    --------
+    >>> labels = np.arange(100) % 4
+    >>> np.bincount(labels[draw_rows(labels, 20, seed=0, draw=1)]).tolist()
+    [5, 5, 5, 5]
+    >>> draw_rows(np.array([2, 2, 0, 0, 1, 1]), 3, seed=0, draw=0, way="first-per-class").tolist()
+    [0, 2, 4]
+    """
+    n = len(labels)
+    if budget in (ALL, n):
+        return np.arange(n)
+    if not 0 < budget <= n:
+        raise InputError(f"a budget of {budget:,} samples cannot be drawn from {n:,}")
+    if way == "first":
+        return np.arange(budget)
+    state = seed * 10**6 + budget * 10**3 + draw
+    if way != "stratified":
+        rng = np.random.default_rng(state) if way == "per-class" else None
+        return _of_each(labels, budget, rng)
+    counts = np.unique(labels, return_counts=True)[1]
+    if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
+        from sklearn.model_selection import train_test_split
+
+        taken, _ = train_test_split(
+            np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
+        )
+        return np.sort(taken)
+    rng = np.random.default_rng(state)
+    return np.sort(rng.choice(n, budget, replace=False))
+
+
+def _of_each(labels: IntArray, budget: int, rng: np.random.Generator | None) -> IntArray:
+    """Return as many rows of each class: at random, or the first ones."""
+    classes, counts = np.unique(labels, return_counts=True)
+    each, over = divmod(budget, len(classes))
+    if over:
+        raise InputError(
+            f"{budget:,} samples cannot be divided equally among {len(classes):,} classes; "
+            f"{each * len(classes):,} or {(each + 1) * len(classes):,} can"
+        )
+    if counts.min() < each:
+        rare = int(classes[counts.argmin()])
+        raise InputError(f"{each:,} of each class: class {rare} has only {counts.min():,} samples")
+    own = [np.flatnonzero(labels == one) for one in classes]
+    taken = [rows[:each] if rng is None else rng.choice(rows, each, replace=False) for rows in own]
+    return np.sort(np.concatenate(taken))
+
+
+@dataclass(frozen=True)
+class Split:
+    """One file as calibration and test split: some rows, and all others.
+
+    Attributes
+    ----------
+    file : str
+    samples, per_class : int
+        How many rows to calibrate on, or how many of each class; the other is 0.
+    draw : str
+        One of ``WAYS``.
+    """
+
+    file: str
+    samples: int = 0
+    per_class: int = 0
+    draw: str = "stratified"
+
+    def rows(self, labels: IntArray, *, seed: int, part: str) -> IntArray:
+        """Return the rows of "calibration", or the others.
+
+        Examples
+        --------
+        >>> split = Split("a.npz", per_class=1, draw="first-per-class")
+        >>> labels = np.array([0, 0, 1, 1, 1])
+        >>> [split.rows(labels, seed=0, part=part).tolist() for part in ("calibration", "test")]
+        [[0, 2], [1, 3, 4]]
+        """
+        size = self.samples or self.per_class * len(np.unique(labels))
+        if size >= len(labels):
+            raise InputError(
+                f"split takes {size:,} of {len(labels):,} samples: none is left to test on"
+            )
+        try:
+            taken = draw_rows(labels, size, seed=seed, draw=0, way=self.draw)
+        except InputError as error:
+            raise error.about("split") from error
+        if part == "calibration":
+            return taken
+        return np.setdiff1d(np.arange(len(labels)), taken, assume_unique=True)
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What is read of one file.
+
+    Attributes
+    ----------
+    path : str
+    columns : tuple of int, or None
+        The classes' columns, in order; None for all.
+    labels : {"columns", "classes"}
+        What the file's labels count.
+    split : Split or None
+    part : str
+        "calibration" or "test" of the split.
+    seed : int
+        Of the split.
+    """
+
+    path: str
+    columns: tuple[int, ...] | None = None
+    labels: str = COLUMNS
+    split: Split | None = None
+    part: str = ""
+    seed: int = 0
+
+    def read(self, score: ScoreScale | None = None) -> Predictions:
+        """Read and check it; scores are taken for what others were, where that is said."""
+        preds = self.whole(score)
+        if self.split is None:
+            return preds
+        try:
+            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=self.part))
+        except InputError as error:
+            raise error.about(self.path) from error
+
+    def whole(self, score: ScoreScale | None = None) -> Predictions:
+        """Read and check the file before it is split."""
+        loaded = io.read(self.path)
+        for note in loaded.notes:
+            warnings.warn(note, stacklevel=2)
+        if loaded.labels is None:
+            raise FileError(f"{self.path} has no labels")
+        try:
+            if self.columns is None:
+                preds = _checked(loaded.logits, loaded.labels, loaded, score=score)
+            elif loaded.input == "score":
+                raise InputError("classes: one score per row has no columns to choose from")
+            else:
+                preds = _restricted(loaded, self.columns, counted=self.labels)
+        except InputError as error:
+            raise error.about(self.path) from error
+        return preds
+
+
+def _checked(
+    logits: FloatArray,
+    labels: object,
+    loaded: Loaded,
+    *,
+    rows: IntArray | None = None,
+    score: ScoreScale | None = None,
+) -> Predictions:
+    kind = "logits" if rows is not None else loaded.input
+    features = loaded.features
+    if features is not None and rows is not None:
+        features = features[rows]
+    if logits.dtype.kind == "f":
+        # Probabilities come back in the type of the logits, and the rounding of a short one moves
+        # samples between bins: float16 changed ECE by 0.1 point.
+        logits = logits.astype(np.float64)
+    return Predictions.of(logits, labels, input=kind, features=features, score=score)
+
+
+def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Predictions:
+    """Return the samples of these classes, with no other columns."""
+    given = loaded.logits
+    if loaded.input == "probabilities" and given.dtype.kind == "f":
+        given = given.astype(np.float64)  # before the logarithm, as without classes
+    scores = as_scores(given, input=loaded.input)
+    n, there = scores.shape
+    if max(columns) >= there:
+        raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
+    if counted == CLASSES:
+        labels = as_labels(loaded.labels, n=n, n_classes=len(columns))
+        rows = np.arange(n)
+    else:
+        number = np.full(there, -1)
+        number[list(columns)] = np.arange(len(columns))
+        labels = number[as_labels(loaded.labels, n=n, n_classes=there)]
+        rows = np.flatnonzero(labels >= 0)
+        if not len(rows):
+            raise InputError("classes: no sample belongs to any of them")
+        labels = labels[rows]
+    return _checked(scores[np.ix_(rows, np.array(columns))], labels, loaded, rows=rows)
+
+
+def others(path: str, columns: tuple[int, ...], *, counted: str) -> tuple[int, int, int]:
+    """Return how many samples of a file are of other classes, of how many, and its largest label.
+
+    Labels that cannot be read as numbers are another check's business.
+    """
+    labels = np.asarray(read_labels(path))
+    if counted == CLASSES or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not len(labels):
+        return 0, len(labels), -1
+    return int((~np.isin(labels, columns)).sum()), len(labels), int(labels.max())
+
+
+def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] | None:
+    """Return the columns that ``classes`` stands for; None for all.
+
+    Parameters
+    ----------
+    classes : str or tuple of int
+        Columns, a range such as "0-99" with both ends, "all", or a text file of column numbers.
+    folder : Path
+        Where paths start.
+
+    Examples
+    --------
+    >>> columns_of("2-5", Path()), columns_of((7, 1), Path()), columns_of("all", Path())
+    ((2, 3, 4, 5), (7, 1), None)
+    """
+    if not isinstance(classes, str):
+        return _different(classes)
+    if classes in ("", EVERY):
+        return None
+    if ends := _RANGE.fullmatch(classes):
+        first, last = int(ends[1]), int(ends[2])
+        if last <= first:
+            raise InputError(f"classes: the range {classes} must rise")
+        if last - first >= _MAX_BYTES:
+            raise InputError(f"classes: the range {classes} has more columns than any file")
+        return tuple(range(first, last + 1))
+    return _different(_numbers_in(folder / classes))
+
+
+def class_file(classes: str | tuple[int, ...]) -> str:
+    """Return the file that ``classes`` names, or nothing.
+
+    Examples
+    --------
+    >>> class_file("imagenet-r.txt"), class_file("0-99"), class_file((1, 2))
+    ('imagenet-r.txt', '', '')
+    """
+    named = isinstance(classes, str) and classes != EVERY and not _RANGE.fullmatch(classes)
+    return str(classes) if named else ""
+
+
+def _numbers_in(file: Path) -> tuple[int, ...]:
+    """Read a text file of whole numbers; what follows a # is a comment."""
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise FileError(f"classes: {file} is too long for a list of class numbers")
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise FileError(f"classes: cannot read {file}: {why}") from None
+    lines = (line.partition("#")[0].replace(",", " ") for line in text.splitlines())
+    words = [word for line in lines for word in line.split()]
+    if wrong := next((word for word in words if not re.fullmatch(r"\d{1,9}", word)), ""):
+        raise FileError(f"classes: {file} must hold column numbers only; it holds {wrong[:40]!r}")
+    return tuple(map(int, words))
+
+
+def _different(columns: tuple[int, ...]) -> tuple[int, ...]:
+    if len(columns) < 2 or min(columns) < 0:
+        raise InputError(
+            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
+        )
+    if len(set(columns)) < len(columns):
+        twice = next(one for one in columns if columns.count(one) > 1)
+        raise InputError(f"classes: column {twice} occurs twice")
+    return columns
+
+
+def known_way(way: object) -> str:
+    """Return a way to draw, or raise."""
+    if not isinstance(way, str) or way not in WAYS:
+        raise InputError(f"unknown draw {way!r}; {choose(str(way), WAYS)}")
+    return way

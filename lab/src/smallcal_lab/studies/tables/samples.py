@@ -1,0 +1,225 @@
+"""Tables of resampled test samples, from the predictions that a run has kept.
+
+Intervals are the paper's: of plain metrics, percentiles of the resamples. Those of other tables are
+of models, seeds and draws, and know nothing of the test samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from threadpoolctl import threadpool_limits
+
+from smallcal.calibrators.catalogue import true_name
+from smallcal.data.checks import whole_number
+from smallcal.errors import InputError
+from smallcal.metrics.kept import require_kept
+from smallcal.metrics.replicas import SLOW
+from smallcal.metrics.table import chosen_metrics
+from smallcal_lab.statistics.samples import (
+    POOLED_BOOT,
+    Replicates,
+    mean_over_units,
+    pooled_samples,
+    seeds_then_samples,
+    together,
+)
+from smallcal_lab.studies.frame import CLEAN, Frame
+from smallcal_lab.studies.predictions import Shelf
+from smallcal_lab.studies.study import Study
+from smallcal_lab.studies.tables.clean import LEVEL, below_zero, one_seed, shown
+from smallcal_lab.studies.tables.shift import shifted_rows
+from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
+
+#: Metrics whose resamples are matrix products, where a study names no others.
+_QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
+
+#: From so many seeds on, a bootstrap of them holds the truth about as often as it says.
+ENOUGH_SEEDS = 10
+
+_HOW = (
+    f"{100 * LEVEL:g} % intervals are the paper's: plain metrics, percentiles of the resamples; "
+    "resamples of a calibration error are higher than the error, so that intervals need not be "
+    "centred at it"
+)
+
+
+def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
+    """Show differences with intervals over seeds and their test samples, and over samples alone."""
+    metrics = _metrics(study, "resampled", _QUICK)
+    n_pooled = _at_most(study, "pooled_boot", POOLED_BOOT)
+    found: list[Row] = []
+    clean = frame.where(set=CLEAN)
+    for budget, model, part in clean.models():
+        units = shelf.units(part, CLEAN, 0)
+        if not units:
+            continue
+        with threadpool_limits(1):  # sums split over threads round differently
+            drawn = [pooled_samples(units, metrics, n_boot=n_pooled)]
+            if len(units) > 1:
+                drawn.insert(0, seeds_then_samples(units, metrics, n_boot=study.n_boot))
+        for ours, theirs in pairs(study, list(units[0])):
+            for own in drawn:
+                found.append((budget, model, *_against(own, ours, theirs, metrics)))
+    note = (
+        f"The method minus the other, mean over seeds. {study.n_boot:,} resamples of seeds and of "
+        f"the test samples of each; pooled: {n_pooled:,} resamples of each seed's test samples, "
+        f"taken together. {_HOW}."
+    )
+    return Table(
+        "seed-samples",
+        "Differences over seeds and test samples",
+        ("samples", "models", "method", "minus", "resampled", *_header(metrics)),
+        tuple(found),
+        note,
+        _seeds_told(clean),
+    )
+
+
+def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
+    """Show every method's metrics with intervals over test samples."""
+    metrics = _metrics(study, "sampled", _QUICK)
+    n_boot = _at_most(study, "sampled_boot", POOLED_BOOT)
+    found: list[Row] = []
+    for budget, model, part in frame.where(set=CLEAN).models():
+        units = shelf.units(part, CLEAN, 0)
+        if not units:
+            continue
+        with threadpool_limits(1):
+            drawn = pooled_samples(units, metrics, n_boot=n_boot)
+        for method in drawn.methods:
+            numbers = (_value(drawn, method, metric) for metric in metrics)
+            found.append((budget, model, method, *numbers))
+    return Table(
+        "samples",
+        "Intervals over test samples",
+        ("samples", "models", "method", *map(heading_of, metrics)),
+        tuple(found),
+        f"Mean over seeds; {n_boot:,} resamples of each seed's test samples, taken together, with "
+        f"fits as they are. {_HOW}.",
+    )
+
+
+def image_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
+    """Show differences on each shifted set with intervals over its samples."""
+    metrics = _metrics(study, "resampled", _QUICK)
+    found: list[Row] = []
+    alone: list[str] = []
+    for budget, model, part in shifted_rows(frame).models():
+        for (name, severity), rows in part.groups("set", "severity"):
+            seeds = shelf.units(rows, name, severity)
+            if not seeds:
+                continue
+            units = together(seeds)
+            if len(units) > 1 and model not in alone:
+                alone.append(model)
+            with threadpool_limits(1):
+                drawn = mean_over_units(units, metrics, n_boot=study.n_boot)
+            for ours, theirs in pairs(study, list(units[0])):
+                row = _against(drawn, ours, theirs, metrics)
+                found.append((budget, model, f"{name} {severity}" if severity else name, *row))
+    said = f"Seeds that were tested on other samples are resampled on their own: {', '.join(alone)}"
+    return Table(
+        "image-samples",
+        "Differences over the samples of shifted sets",
+        ("samples", "models", "set", "method", "minus", "resampled", *_header(metrics)),
+        tuple(found),
+        f"The method minus the other, mean over seeds and draws; {study.n_boot:,} resamples of the "
+        "set's samples, the same for all seeds and draws, with fits as they are: other draws of "
+        f"the calibration split are not in these intervals. {_HOW}.",
+        (f"{said}.",) if alone else (),
+    )
+
+
+def require_metrics(study: Study) -> None:
+    """Raise unless the metrics that a study resamples can be, from what is kept and in minutes.
+
+    Raises
+    ------
+    InputError
+    """
+    for setting in ("pooled_boot", "sampled_boot"):
+        _at_most(study, setting, POOLED_BOOT)
+    for setting in ("resampled", "sampled"):
+        names = _metrics(study, setting, _QUICK)
+        chosen_metrics(names)
+        require_kept(names)
+        if not names:
+            raise InputError(f"{setting} must name at least one metric")
+        for name in names:
+            if name in SLOW:
+                raise InputError(f"{name} cannot be resampled: it takes milliseconds, 20,000 times")
+
+
+def pairs(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield which labels are compared: ours with every other, then the baseline with the rest.
+
+    Examples
+    --------
+    >>> from smallcal_lab.studies.catalogue import study_named
+    >>> labels = ["tva-ts", "ts-nll", "srts-bce"]
+    >>> list(pairs(study_named("clean"), labels))
+    [('srts-bce', 'tva-ts'), ('srts-bce', 'ts-nll'), ('tva-ts', 'ts-nll')]
+    """
+    first = [*map(true_name, study.settings.get("ours", ())), study.baseline]
+    done: list[str] = []
+    for ours in dict.fromkeys(label for label in first if label in labels):
+        yield from ((ours, label) for label in labels if label not in (ours, *done))
+        done.append(ours)
+
+
+def _metrics(study: Study, setting: str, otherwise: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics that a setting names: several, or one by itself."""
+    named = study.settings.get(setting, otherwise)
+    return (named,) if isinstance(named, str) else tuple(named)
+
+
+def _at_most(study: Study, setting: str, otherwise: int) -> int:
+    """Return how many resamples of samples alone there are: not more than of everything."""
+    return min(study.n_boot, whole_number(study.settings.get(setting, otherwise), setting, least=2))
+
+
+def _header(metrics: Sequence[str]) -> tuple[str, ...]:
+    first = metrics[0]
+    return (
+        *(heading_of(metric, difference=True) for metric in metrics),
+        f"{title_of(first)}, mean of resamples",
+        f"P({title_of(first)} < 0)",
+    )
+
+
+def _against(drawn: Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
+    """Return a row: two methods, what was resampled, differences, and more of the first."""
+    found = [drawn.interval(ours, metric, minus=theirs, level=LEVEL) for metric in metrics]
+    first, unit = found[0], unit_of(metrics[0])
+    mean = float(first.values.mean()) if len(first.values) else math.nan
+    numbers = (shown(own, metric) for own, metric in zip(found, metrics, strict=True))
+    return (
+        *(ours, theirs, drawn.unit),
+        *numbers,
+        Number(unit.scale * mean, digits=unit.digits),
+        below_zero(first),
+    )
+
+
+def _value(drawn: Replicates, method: str, metric: str) -> Number:
+    found = drawn.interval(method, metric, level=LEVEL)
+    return replace(shown(found, metric), signed=False, below=None)
+
+
+def _seeds_told(frame: Frame) -> tuple[str, ...]:
+    """Say which models have a single seed, which cannot be resampled, and what few are worth."""
+    told = [
+        sentence.replace("intervals do not", "intervals are of its test samples alone and do not")
+        for sentence in one_seed(frame)
+    ]
+    counts = [len(part.unique("cell")) for _, part in frame.groups("dataset", "backbone")]
+    few = [n for n in counts if 1 < n < ENOUGH_SEEDS]
+    if few:
+        told.append(
+            f"{min(few)} seeds are few: such intervals are too narrow "
+            "(docs/explanation/statistics.md)."
+        )
+    return tuple(told)

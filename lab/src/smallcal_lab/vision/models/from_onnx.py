@@ -1,0 +1,199 @@
+"""``onnx:FILE``: a network that another program wrote, run by onnxruntime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallcal.data.shown import one_line
+from smallcal.errors import FileError, InputError, choose, missing_file, needing
+from smallcal.io.paths import file_sha256
+from smallcal_lab.vision.models.model import InputSpec, VisionModel
+from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.models.processor import processor_input
+from smallcal_lab.vision.models.source import Order, changed, spec_of
+
+#: Where a file says what its network sees: JSON with the fields of InputSpec.
+INPUT_KEY = "smallcal.input"
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+#: What a row of probabilities sums to, within.
+_ONE = 1e-4
+
+
+class Session:
+    """A network and how it is called.
+
+    Parameters
+    ----------
+    file : Path
+    options : mapping
+        ``logits`` and ``features`` may name outputs.
+    """
+
+    def __init__(self, file: Path, options: Mapping[str, Any]) -> None:
+        self.file = file
+        self.names = {"logits": "", "features": ""}
+        for name, value in options.items():
+            if name not in self.names:
+                raise InputError(f"onnx:{file} has no option {name!r}; {choose(name, self.names)}")
+            self.names[name] = str(value)
+        self.to("cpu")
+        takes = self.session.get_inputs()
+        if len(takes) != 1 or len(takes[0].shape) != 4 or takes[0].type not in _TYPES:
+            shown = ", ".join(f"{one.name} {one.type} {one.shape}" for one in takes)
+            raise InputError(f"onnx:{file} must take one batch of images as floats; takes {shown}")
+        self.input, self.dtype = takes[0].name, _TYPES[takes[0].type]
+        self.batch, *rest = takes[0].shape
+        self.channels_last = rest[2] == 3 and rest[0] != 3
+        if isinstance(rest[0], int) and rest[0] != 3 and not self.channels_last:
+            raise InputError(f"onnx:{file} must take images of 3 colours; takes {takes[0].shape}")
+        sides = rest[:2] if self.channels_last else rest[1:]
+        self.size = (sides[0], sides[1]) if all(isinstance(s, int) for s in sides) else None
+
+    def to(self, device: str) -> None:
+        """Run on a device from now on."""
+        with needing("onnxruntime", "onnx", "running an ONNX model"):
+            import onnxruntime
+        kind, _, number = str(device).partition(":")
+        wanted = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(kind)
+        if wanted not in onnxruntime.get_available_providers():
+            raise InputError(f"this onnxruntime cannot run on {device!r}")
+        place = [(wanted, {"device_id": int(number or 0)})] if kind == "cuda" else [wanted]
+        quiet = onnxruntime.SessionOptions()
+        quiet.log_severity_level = 3
+        try:
+            self.session: Any = onnxruntime.InferenceSession(self.file, quiet, providers=place)
+        except Exception as error:  # its errors have no common parent but this
+            raise FileError(f"{self.file} cannot be loaded: {one_line(error)[:200]}") from error
+
+    def run(self, batch: Any) -> dict[str, NDArray[Any]]:
+        """Return all outputs for a batch (n x 3 x height x width), by name."""
+        rows = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch, dtype=self.dtype)
+        if self.channels_last:
+            rows = np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
+        names = [one.name for one in self.session.get_outputs()]
+        step = self.batch if isinstance(self.batch, int) else max(len(rows), 1)
+        parts = []
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            # A network for a fixed number of images gets as many, and the copies are left out.
+            full = np.concatenate([part, part[:1].repeat(step - len(part), axis=0)])
+            said = self.session.run(names, {self.input: full})
+            parts.append([one[: len(part)] if np.ndim(one) else one for one in said])
+        joined = zip(*parts, strict=True)
+        return {
+            name: np.concatenate(one) if np.ndim(one[0]) else one[0]
+            for name, one in zip(names, joined, strict=True)
+        }
+
+    def __call__(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return logits and features of a batch."""
+        said = self.run(batch)
+        return said[self.names["logits"]], said.get(self.names["features"])
+
+    def look(self, spec: InputSpec) -> int:
+        """Show it images; find out which output is which; return the number of classes."""
+        noise = np.random.default_rng(0).normal(size=(2, 3, *spec.size))
+        try:
+            said = self.run(noise)
+        except Exception as error:  # its errors have no common parent but this
+            raise InputError(
+                f"onnx:{self.file} cannot take images of {spec.size[0]} x {spec.size[1]}: "
+                f"{one_line(error)[:200]}"
+            ) from error
+        flat = [name for name, one in said.items() if one.ndim == 2 and len(one) == 2]
+        if not self.names["features"] and "features" in flat and len(flat) > 1:
+            self.names["features"] = "features"
+        if not self.names["logits"]:
+            rest = [name for name in flat if name != self.names["features"]]
+            self.names["logits"] = (
+                "logits" if "logits" in rest else rest[0] if len(rest) == 1 else ""
+            )
+        for what, name in self.names.items():
+            if (name or what == "logits") and name not in flat:
+                shown = ", ".join(f"{one} {said[one].shape}" for one in said)
+                raise InputError(
+                    f"onnx:{self.file}: it is not clear which output is {what}: for two images it "
+                    f"gives {shown}; write ?{what}=NAME, of one with two dimensions"
+                )
+        logits = said[self.names["logits"]]
+        if (logits >= 0).all() and (abs(logits.sum(axis=1) - 1) < _ONE).all():
+            raise InputError(
+                f"onnx:{self.file}: {self.names['logits']} are probabilities, not logits; export "
+                "the network without its softmax"
+            )
+        return int(logits.shape[1])
+
+
+def open_onnx(order: Order) -> VisionModel:
+    """Open a file of ONNX with its preprocessing."""
+    if order.checkpoint is not None:
+        raise InputError(f"{order.source} has its weights inside; it takes no checkpoint")
+    file = Path(order.place).expanduser()
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else f"not there{missing_file(file)}"
+        raise FileError(f"{order.source}: the file is {what}")
+    session = Session(file, order.options)
+    spec = _input(order, file, session)
+    classes = session.look(spec)
+    if order.classes not in (None, classes):
+        raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
+    return VisionModel(
+        source=order.source,
+        name=order.name.removesuffix(".onnx"),
+        classes=classes,
+        preprocess=Preprocess(spec),
+        outputs=session,
+        fingerprint=_fingerprint(file),
+        input=spec,
+    )
+
+
+def _input(order: Order, file: Path, session: Session) -> InputSpec:
+    """Return what the network sees: as the file says, or one beside it, or the options."""
+    said = session.session.get_modelmeta().custom_metadata_map.get(INPUT_KEY)
+    beside = file.with_name("preprocessor_config.json")
+    if said is not None:
+        spec = spec_of(_json(said, f"{order.source}, {INPUT_KEY}"), f"{order.source}, {INPUT_KEY}")
+    elif beside.is_file():
+        spec = processor_input(_json(beside.read_bytes(), str(beside)), order.source)
+    elif "mean" in order.input and "std" in order.input and (session.size or "size" in order.input):
+        spec = InputSpec(session.size or (1, 1))
+    else:
+        raise InputError(
+            f"{order.source} does not say how images are prepared: write ?input.size=224"
+            "&input.mean=0.485,0.456,0.406&input.std=0.229,0.224,0.225, or put its "
+            f"preprocessor_config.json beside it, or {INPUT_KEY} into its metadata"
+        )
+    spec = changed(spec, order.input)
+    if session.size not in (None, spec.size):
+        raise InputError(f"{order.source} takes images of {session.size}, not of {spec.size}")
+    return spec
+
+
+def _json(text: str | bytes, where: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise FileError(f"{where} is not JSON: {one_line(error)}") from None
+    if not isinstance(found, dict):
+        raise FileError(f"{where} must be a JSON object")
+    return found
+
+
+def _fingerprint(file: Path) -> str:
+    """Return the SHA-256 of the file, or of several where large weights lie beside it."""
+    beside = [file.with_name(file.name + end) for end in (".data", "_data")]
+    digests = [file_sha256(one) for one in (file, *beside) if one.is_file()]
+    if len(digests) == 1:
+        return digests[0]
+    import hashlib
+
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,0 +1,175 @@
+"""Models of images by one string, ``KIND:NAME`` or ``KIND:NAME?option=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from smallcal.errors import FileError, InputError, choose
+from smallcal_lab.vision.models.built import Built
+from smallcal_lab.vision.models.from_factory import build_factory
+from smallcal_lab.vision.models.from_hf import build_hf
+from smallcal_lab.vision.models.from_onnx import open_onnx
+from smallcal_lab.vision.models.from_timm import build_timm
+from smallcal_lab.vision.models.from_torchvision import build_torchvision
+from smallcal_lab.vision.models.model import VisionModel
+from smallcal_lab.vision.models.source import Order, split_options, split_source
+from smallcal_lab.vision.models.temperature_head import open_headed
+from smallcal_lab.vision.models.weights import FORMAT, read_weights
+
+__all__ = ["KINDS", "open_model"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of model is opened.
+
+    Attributes
+    ----------
+    place : str
+        What stands behind the colon.
+    open : callable
+        From what was asked for to the model.
+    """
+
+    place: str
+    open: Callable[[Order], VisionModel]
+
+
+def _open_checkpoint(order: Order) -> VisionModel:
+    """Open what ``smallcal train`` wrote: the file names its own network."""
+    if order.checkpoint is not None:
+        raise InputError(f"{order.source} is already a checkpoint; name only one file")
+    file = Path(order.place).expanduser()
+    about = read_weights(file).about
+    source, options = about.get("source"), about.get("options")
+    if about.get("format") != FORMAT or not isinstance(source, str):
+        raise FileError(
+            f"{file} does not say its network, as files of smallcal train do: "
+            "name the network, with this file as its checkpoint"
+        )
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+        raise FileError(f"{file} is damaged: its options must have names")
+    own = {f"input.{name}": value for name, value in order.input.items()}
+    try:
+        kind, inner = _order(source, {**options, **order.options, **own})
+        classes = order.classes or _classes(about.get("classes"))
+    except InputError as error:
+        raise FileError(f"{file}: {error}") from None
+    inner = replace(inner, classes=classes, checkpoint=file, named_by_file=True)
+    model = KINDS[kind].open(inner)
+    if model.untrained and order.classes is None:
+        raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
+    return replace(model, source=order.source)
+
+
+def _built_by(build: Callable[[Order], Built]) -> Callable[[Order], VisionModel]:
+    return partial(open_headed, build)
+
+
+#: What can be opened.
+KINDS = {
+    "timm": Kind("NAME", _built_by(build_timm)),
+    "hf": Kind("NAME_OR_DIR", _built_by(build_hf)),
+    "torchvision": Kind("NAME", _built_by(build_torchvision)),
+    "onnx": Kind("FILE", open_onnx),
+    "torch": Kind("package.module:factory", _built_by(build_factory)),
+    "checkpoint": Kind("FILE", _open_checkpoint),
+}
+
+
+def open_model(
+    source: str,
+    *,
+    checkpoint: str | Path | None = None,
+    classes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    pretrained: bool = True,
+) -> VisionModel:
+    """Open an image classifier with its own preprocessing.
+
+    Parameters
+    ----------
+    source : str
+        ``KIND:NAME``, and options behind a question mark as in ``?img_size=32&patch_size=4``.
+        Kinds are
+
+        - ``timm:NAME`` or ``timm:NAME.TAG``;
+        - ``hf:NAME`` or ``hf:DIR``, a classifier of the package transformers;
+        - ``torchvision:NAME`` or ``torchvision:NAME.WEIGHTS``;
+        - ``onnx:FILE``;
+        - ``torch:package.module:factory``, a function or class that gives a ``torch.nn.Module``,
+          alone or with its preprocessing; the current folder counts as installed;
+        - ``checkpoint:FILE``, what ``smallcal train`` wrote.
+
+        Options that begin with ``input.`` change the model's input: ``?input.size=64``.
+    checkpoint : path, optional
+        A file of weights in place of the library's own: .pt, .pth, .bin or .safetensors. It is read
+        without running code, and must fit in every tensor; the number of classes is that of the
+        file.
+    classes : int, optional
+        Columns of the logits. Where the weights have others, the last layer is new: for training.
+    options : mapping, optional
+        More options, as in the string; those given here take precedence.
+    pretrained : bool, default True
+        Whether weights are loaded; False for training from random ones.
+
+    Returns
+    -------
+    VisionModel
+        On the CPU; its ``to(device)`` moves it.
+
+    Raises
+    ------
+    InputError
+        If there is no such kind, name or option.
+    FileError
+        If weights are missing, damaged or of another architecture; it names the file.
+    MissingExtraError
+        If the library of that kind is not installed.
+
+    Examples
+    --------
+    >>> model = open_model("timm:resnet10t", classes=7, pretrained=False)
+    >>> model, model.name, model.input.size, model.untrained
+    (<VisionModel timm:resnet10t: 7 classes>, 'resnet10t', (176, 176), True)
+    >>> import torch
+    >>> logits, features = model.outputs(torch.zeros(4, 3, 176, 176))
+    >>> tuple(logits.shape), tuple(features.shape)
+    ((4, 7), (4, 512))
+    >>> open_model("tim:resnet10t")
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
+    """
+    kind, order = _order(source, options or {})
+    order = replace(
+        order,
+        classes=_classes(classes),
+        pretrained=pretrained,
+        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+    )
+    return KINDS[kind].open(order)
+
+
+def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
+    """Return the kind that a string names, and what it asks for."""
+    kind, place, written = split_source(source)
+    if kind not in KINDS:
+        raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
+    if not place:
+        raise InputError(f"the model's name is missing: write {kind}:{KINDS[kind].place}")
+    network, seen = split_options({**written, **options})
+    return kind, Order(str(source), place, network, seen)
+
+
+def _classes(number: object) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < 2:
+        raise InputError(f"classes must be a number, 2 or more; got {number!r}")
+    return int(number)

@@ -1,0 +1,332 @@
+"""Which images to calibrate on, train on and test on: drawn once, written down, read back.
+
+A split is a small JSON file of row numbers. It holds the checksum of the images that it was made
+for, so that one of other images is refused, and a checksum of itself, so that one that was changed
+by hand is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smallcal.data.predictions import IntArray
+from smallcal.errors import FileError, InputError
+from smallcal.io.atomic import atomic_path
+from smallcal.io.documents import read_document
+from smallcal_lab.studies.portions import draw_rows
+from smallcal_lab.vision.image_set import ImageSet
+
+FORMAT, VERSION = "smallcal-split", 1
+
+#: A split of ImageNet's 1.3 million training images has 10 MB.
+MAX_BYTES = 256 * 1024 * 1024
+
+CALIBRATION, TRAIN, TEST = "calibration", "train", "test"
+
+_KEYS = {
+    **{"format": str, "version": int, "images": str, "images_sha256": str, "n": int},
+    **{"rule": str, "seed": int, "parts": dict, "sha256": str},
+}
+
+_PERCENT = r"(\d{1,2}(?:\.\d{1,6})?)%"
+
+#: Rows of each part by name.
+Parts = dict[str, IntArray]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSplit:
+    """Rows of a set of images, by part.
+
+    Attributes
+    ----------
+    rule : str
+        How it was made.
+    seed : int
+    parts : mapping of str to ndarray of int64
+        Row numbers in rising order; no row is in two parts.
+    images : str
+        The name of the images.
+    images_sha256 : str
+        Their checksum.
+    n : int
+        How many they are.
+
+    Examples
+    --------
+    See :func:`split_images`.
+    """
+
+    rule: str
+    seed: int
+    parts: Mapping[str, IntArray]
+    images: str
+    images_sha256: str
+    n: int
+
+    def take(self, images: ImageSet, part: str) -> ImageSet:
+        """Return the images of a part; others than it was made for are refused."""
+        if part not in self.parts:
+            raise InputError(f"the split {self.rule} has no part {part!r}: {', '.join(self.parts)}")
+        self.require(images)
+        return images.take(self.parts[part])
+
+    def require(self, images: ImageSet) -> None:
+        """Raise unless the split was made for these images."""
+        if images.checksum() != self.images_sha256:
+            raise InputError(
+                f"the split was made for other images ({self.images}, {self.n:,}) than "
+                f"{images.name}, {len(images):,}: names, order or labels differ; make it again"
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it down; a file that holds another split stays, and is an error."""
+        file = Path(path)
+        if file.is_file():
+            old = _read(file)
+            if _document(old) == _document(self):
+                return
+            raise FileError(
+                f"{file} holds another split already ({old.rule}, seed {old.seed}, {old.images}); "
+                "name another file, or remove it"
+            )
+        with atomic_path(file) as made:
+            made.write_text(json.dumps(_document(self)) + "\n", encoding="utf-8")
+
+
+def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
+    """Split a set of images by one of the paper's rules.
+
+    Parameters
+    ----------
+    images : ImageSet
+    rule : str
+        - ``5%``: this share of every class, at random, to calibrate on; the others to train on.
+        - ``5%+10%``: the same calibration images, and of the others 10 % of every class to train
+          on; the paper's low-data runs.
+        - ``first-5``: the first five of every class to calibrate on, the others to test on.
+        - ``halves``: half of every class to calibrate on, half to test on.
+        - ``random-2500``: so many to calibrate on, at random with the classes' shares, as a study
+          draws them; the others to test on.
+    seed : int
+        Seed of the random rules.
+
+    Returns
+    -------
+    ImageSplit
+        Its parts are ``calibration`` and ``train``, or ``calibration`` and ``test``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> from smallcal_lab.vision import open_images
+    >>> root = Path(tempfile.mkdtemp())
+    >>> for name in "ab":
+    ...     (root / name).mkdir()
+    ...     for number in range(4):
+    ...         Image.new("L", (2, 2)).save(root / name / f"{number}.png")
+    >>> images = open_images(f"folder:{root}")
+    >>> split = split_images(images, "first-1")
+    >>> {part: rows.tolist() for part, rows in split.parts.items()}
+    {'calibration': [0, 4], 'test': [1, 2, 3, 5, 6, 7]}
+    >>> split.save(root / "split.json")
+    >>> read_split(root / "split.json", images).take(images, "calibration").ids
+    ('a/0.png', 'b/0.png')
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"the seed must be a whole number, 0 or more; got {seed!r}")
+    make, groups = _found(rule)
+    parts = make(images.labels, groups, int(seed))
+    if empty := next((name for name, rows in parts.items() if not len(rows)), ""):
+        raise InputError(
+            f"the split {rule} of {images.name} ({len(images):,}) has nothing to {_USE[empty]}"
+        )
+    return ImageSplit(
+        rule=rule,
+        seed=int(seed),
+        parts=parts,
+        images=images.name,
+        images_sha256=images.checksum(),
+        n=len(images),
+    )
+
+
+_USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
+
+
+def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
+    """Read a split that was saved for these images.
+
+    Raises
+    ------
+    FileError
+        If it is damaged, was changed, or was made for other images.
+    """
+    found = _read(Path(path))
+    try:
+        found.require(images)
+    except InputError as error:
+        raise FileError(f"{path} is stale: {error}") from None
+    return found
+
+
+def known_rule(rule: str) -> str:
+    """Return a rule for a split, if it is one.
+
+    Examples
+    --------
+    >>> known_rule("5%+25%")
+    '5%+25%'
+    >>> known_rule("half")
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
+    """
+    _found(rule)
+    return rule
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+def _share(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
+    rows = np.arange(len(labels))
+    taken = _stratified(labels, rows, float(groups[0]) / 100, np.random.default_rng(seed))
+    rest = np.setdiff1d(rows, taken, assume_unique=True)
+    if len(groups) > 1:  # with the paper, what is calibrated on does not depend on what is left
+        rng = np.random.default_rng((seed, 1))
+        rest = _stratified(labels, rest, float(groups[1]) / 100, rng)
+    return {CALIBRATION: taken, TRAIN: rest}
+
+
+def _halves(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
+    rows = np.arange(len(labels))
+    taken = _stratified(labels, rows, 0.5, np.random.default_rng(seed))
+    return {CALIBRATION: taken, TEST: np.setdiff1d(rows, taken, assume_unique=True)}
+
+
+def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
+    each = int(groups[0])
+    classes, counts = np.unique(labels, return_counts=True)
+    for few in np.flatnonzero(counts < each)[:1]:
+        raise InputError(f"first-{each}: class {classes[few]} has {counts[few]:,} images")
+    taken = draw_rows(labels, each * len(classes), seed=seed, draw=0, way="first-per-class")
+    return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
+
+
+def _random(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
+    many = int(groups[0])
+    if many >= len(labels):
+        raise InputError(
+            f"random-{many}: there are {len(labels):,} images, and some must be left to test on"
+        )
+    taken = draw_rows(labels, many, seed=seed, draw=0)
+    return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
+
+
+_Rule = Callable[[IntArray, tuple[str, ...], int], Parts]
+
+_RULES: dict[str, _Rule] = {
+    _PERCENT: _share,
+    rf"{_PERCENT}\+{_PERCENT}": _share,
+    r"first-([1-9]\d{0,8})": _first,
+    "halves": _halves,
+    r"random-([1-9]\d{0,8})": _random,
+}
+
+
+def _found(rule: str) -> tuple[_Rule, tuple[str, ...]]:
+    """Return how a rule is followed, and its numbers."""
+    for pattern, make in _RULES.items():
+        if found := re.fullmatch(pattern, rule):
+            return make, found.groups()
+    raise InputError(
+        f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5, halves or random-2500"
+    )
+
+
+def _stratified(
+    labels: IntArray, rows: IntArray, share: float, rng: np.random.Generator
+) -> IntArray:
+    """Return a share of rows at random, of every class alike, in order.
+
+    As many of all as the share says, rounded to the nearest. Each class gives its share rounded
+    down, and those with the largest remainders one more; equal remainders are decided by chance.
+    """
+    classes, counts = np.unique(labels[rows], return_counts=True)
+    exact = share * counts
+    each = np.floor(exact + 1e-9).astype(np.int64)
+    left = int(np.floor(share * len(rows) + 0.5 + 1e-9)) - int(each.sum())
+    chance = rng.permutation(len(classes))
+    largest = np.lexsort((chance, -np.round(exact - each, 9)))
+    each[largest[: max(left, 0)]] += 1
+    taken = [
+        rng.permutation(rows[labels[rows] == one])[:number]
+        for one, number in zip(classes, each, strict=True)
+    ]
+    return np.sort(np.concatenate(taken)) if taken else np.arange(0)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _document(split: ImageSplit) -> dict[str, Any]:
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "images": split.images,
+        "images_sha256": split.images_sha256,
+        "n": split.n,
+        "rule": split.rule,
+        "seed": split.seed,
+        "parts": {name: rows.tolist() for name, rows in split.parts.items()},
+    }
+    return {**content, "sha256": _digest(content)}
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _read(file: Path) -> ImageSplit:
+    """Read a split without its images."""
+    content = read_document(file, most=MAX_BYTES, what="split of images", error=FileError)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise FileError(f"{file} is not a split of images")
+    if content.get("version") != VERSION:
+        raise FileError(f"{file} is a split of version {content.get('version')!r}, not {VERSION}")
+    typed = all(type(content.get(key)) is kind for key, kind in _KEYS.items())
+    if not typed or content.keys() != _KEYS.keys():
+        raise FileError(f"{file} is not a complete split: {', '.join(_KEYS)} are expected")
+    digest = content.pop("sha256")
+    if _digest(content) != digest:
+        raise FileError(f"{file} was changed since it was written: its checksum differs")
+    parts = {name: _rows(file, name, rows, content["n"]) for name, rows in content["parts"].items()}
+    together = np.concatenate(list(parts.values())) if parts else np.arange(0)
+    if len(np.unique(together)) < len(together):
+        raise FileError(f"{file}: a row occurs twice")
+    return ImageSplit(
+        rule=content["rule"],
+        seed=content["seed"],
+        parts=parts,
+        images=content["images"],
+        images_sha256=content["images_sha256"],
+        n=content["n"],
+    )
+
+
+def _rows(file: Path, name: str, rows: object, n: int) -> IntArray:
+    fits = isinstance(rows, list) and all(type(row) is int and 0 <= row < n for row in rows)
+    if not fits:
+        raise FileError(f"{file}: rows of {name!r} must be whole numbers below {n:,}")
+    return np.array(rows, dtype=np.int64)
