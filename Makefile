@@ -72,7 +72,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml lab/pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing smallcal with everything the tests need into $(VENV) (some minutes) ..."
-	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[dev]' -e 'lab[dask,peers,vision]'
+	@$(VENV)/bin/python $(PIP) -c constraints.txt -e '.[dev]' -e 'lab[peers,vision]'
 	@touch $@ $(VENV)/.demo
 
 $(CORE)/.core: pyproject.toml
@@ -133,7 +133,7 @@ bench-studies: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/study_speed.py $(SMALLCAL_DATA)
 
 bench-corruptions: $(VENV)/.dev
-	$(VENV)/bin/python benchmarks/corruption_speed.py --write docs/guides/vision.md
+	$(VENV)/bin/python benchmarks/corruption_speed.py --write docs/lab/vision.md
 
 study-coverage: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/coverage_study.py --write docs/explanation/statistics.md
@@ -168,7 +168,7 @@ study-decisions: $(VENV)/.dev
 # Where torchvision was built for another torch, its operators are stubbed, as in the tests.
 end-to-end: $(VENV)/.dev
 	$(VENV)/bin/python scripts/get_cifar10.py $(END_TO_END)/data/cifar10
-	PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(VENV)/bin/python benchmarks/end_to_end/run.py $(END_TO_END) --write docs/guides/end-to-end.md
+	PYTHONPATH=$(CURDIR)/tests/support/torchvision_ops $(VENV)/bin/python benchmarks/end_to_end/run.py $(END_TO_END) --write docs/lab/end-to-end.md
 
 bench-methods: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/methods.py

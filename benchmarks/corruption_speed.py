@@ -1,7 +1,7 @@
 """How many images per second each corruption makes: `python benchmarks/corruption_speed.py`.
 
 Real photographs (scikit-learn's), one process, one thread, severities 1 to 5 in turn, best of
-three rounds. `--sizes 32 224` are the sides in pixels; `--write docs/guides/vision.md` puts the
+three rounds. `--sizes 32 224` are the sides in pixels; `--write docs/lab/vision.md` puts the
 table into the page.
 """
 

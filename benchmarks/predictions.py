@@ -1,7 +1,7 @@
 """Do the paper's predictions come true in a known world? `python benchmarks/predictions.py`.
 
 Models come from `smallcal_lab.studies.simulate.World`, so that losses are expectations over labels
-and nothing but the calibration draw is chance. Prints the table of docs/guides/simulate.md;
+and nothing but the calibration draw is chance. Prints the table of docs/lab/simulate.md;
 tests/studies/test_simulate.py checks the same numbers against what the paper predicts.
 """
 

@@ -4,7 +4,7 @@ FOLDER holds .npz files as `smallcal study import` reads them, with shifted sets
 study `heterogeneity` runs on the models with enough corruptions, once as they are and once with
 all logits times --scale: the same models to any method that fits a temperature, and raw models
 that err on the other side. Prints each model's mean signed gap, and the rank correlation of the
-gains of SRTS over one temperature with three columns: the numbers in docs/guides/studies.md.
+gains of SRTS over one temperature with three columns: the numbers in docs/lab/studies.md.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from method_chart import which_method
 from simulated_collection import write_collection
 from smallcal import plots
 from smallcal.plots.style import figure_of
+from smallcal_lab import plots as study_plots
 from smallcal_lab.studies import STUDIES, Study, run
 from smallcal_lab.studies.frame import Frame
 from smallcal_lab.studies.simulate import Simulated, World
@@ -184,52 +185,52 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def budget_curve() -> Figure:
     """How methods do with few samples."""
-    return figure_of(plots.budget_curve(study_run("budget")))
+    return figure_of(study_plots.budget_curve(study_run("budget")))
 
 
 def severity_curve() -> Figure:
     """How methods do under shift, and where shifted samples go."""
-    return figure_of(plots.severity_curve(study_run("shift")))
+    return figure_of(study_plots.severity_curve(study_run("shift")))
 
 
 def corruption_gain() -> Figure:
     """Under which corruptions routing gains."""
-    return figure_of(plots.corruption_gain(study_run("heterogeneity")))
+    return figure_of(study_plots.corruption_gain(study_run("heterogeneity")))
 
 
 def k_ablation() -> Figure:
     """How many groups are worth having."""
-    return figure_of(plots.k_ablation(study_run("k-ablation")))
+    return figure_of(study_plots.k_ablation(study_run("k-ablation")))
 
 
 def group_temperatures() -> Figure:
     """How far apart the temperatures of groups are."""
-    return figure_of(plots.group_temperatures(study_run("k-ablation")))
+    return figure_of(study_plots.group_temperatures(study_run("k-ablation")))
 
 
 def within_margin() -> Figure:
     """Show what grouping does where margins are alike."""
-    return figure_of(plots.within_margin(study_run("within-margin")))
+    return figure_of(study_plots.within_margin(study_run("within-margin")))
 
 
 def risk_density() -> Figure:
     """How the risk of right and of wrong predictions is spread."""
-    return figure_of(plots.risk_density(study_run("risk-score")))
+    return figure_of(study_plots.risk_density(study_run("risk-score")))
 
 
 def risk_confidence() -> Figure:
     """Show what the risk adds to the confidence."""
-    return figure_of(plots.risk_confidence(study_run("risk-score")))
+    return figure_of(study_plots.risk_confidence(study_run("risk-score")))
 
 
 def group_gaps() -> Figure:
     """Show what one temperature leaves in groups, over models and seeds."""
-    return figure_of(plots.group_gaps(study_run("risk-score")))
+    return figure_of(study_plots.group_gaps(study_run("risk-score")))
 
 
 def risk_flow() -> Figure:
     """Where samples go under shift."""
-    return figure_of(plots.risk_flow(study_run("risk-flow")))
+    return figure_of(study_plots.risk_flow(study_run("risk-flow")))
 
 
 #: Name of each picture in docs/figures, and what draws it.

@@ -1,4 +1,4 @@
-"""Write the paper's tables and figures into docs/guides/reproduce.md.
+"""Write the paper's tables and figures into docs/lab/reproduce.md.
 
 Labels, figures and numbers come from ``reference.json``, which numbers can be checked from the
 reproduction itself, asked about a collection that has everything. A test fails when the page is
@@ -17,7 +17,7 @@ from perfect_collection import perfect_collection
 from smallcal_lab.studies.reproduce.reference import PAPER, load_reference
 from smallcal_lab.studies.reproduce.run import agenda_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "reproduce.md"
+PAGE = Path(__file__).parents[1] / "docs" / "lab" / "reproduce.md"
 BEGIN, END = "<!-- paper: begin -->", "<!-- paper: end -->"
 TEXT = "in the text"
 

@@ -1,8 +1,8 @@
 """Check that what would be released works: `make release-check`.
 
-Builds the source archive and the wheel into dist/, looks at what is in them, installs the wheel
-with its core dependencies alone into an environment of its own, and uses it there, far from the
-sources. Prints a line for each check; leaves with 1 if one fails. Needs build, twine and
+Builds the source archive, the wheel, and the wheel of smallcal-lab into dist/, looks at what is in
+them, installs smallcal's with its core dependencies alone into an environment of its own, and uses
+it there, far from the sources; then adds the lab and uses that. Prints a line for each check; leaves with 1 if one fails. Needs build, twine and
 check-wheel-contents, and a package index to install from.
 """
 
@@ -35,7 +35,19 @@ IN_SOURCES = (
 #: What the installed package reads besides its modules.
 IN_WHEEL = (
     *("smallcal/py.typed", "smallcal/cli/completion.json", "smallcal/data/demo/quickdraw345.npz"),
-    *("smallcal/calibrators/calibrator-v3.json", "smallcal/studies/reproduce/frozen/logits.npz"),
+    *("smallcal/calibrators/calibrator-v3.json",),
+)
+#: The same of the lab.
+IN_LAB = (
+    *("smallcal_lab/py.typed", "smallcal_lab/studies/reproduce/frozen/logits.npz"),
+    *("smallcal_lab/studies/reproduce/reference.json", "smallcal_lab/vision/paper/paper.toml"),
+    "smallcal_lab/vision/training/recipes/paper-sgd.toml",
+)
+WHEEL, LAB = "smallcal-*.whl", "smallcal_lab-*.whl"
+#: What the lab brings.
+LAB_COMMANDS = (
+    *(("study", "list"), ("study", "reproduce", "--help"), ("paper", "--help")),
+    *(("train", "--help"), ("logits", "--help")),
 )
 #: Words of licences that are open source, as packages spell them.
 OPEN = re.compile(
@@ -89,34 +101,37 @@ def only(pattern: str) -> Path:
 
 
 def build() -> str:
-    """Build both files anew; the wheel is built from the source archive, as others would."""
+    """Build all files anew; a wheel is built from its source archive, as others would."""
     shutil.rmtree(DIST, ignore_errors=True)
-    run(sys.executable, "-m", "build", "--outdir", DIST, ROOT)
-    return f"{only('*.tar.gz').name}, {only('*.whl').name}"
+    for project in (ROOT, ROOT / "lab"):
+        run(sys.executable, "-m", "build", "--outdir", DIST, project)
+    return ", ".join(sorted(file.name for file in DIST.iterdir()))
 
 
 def metadata() -> str:
     """Let twine look at what PyPI will show."""
-    run(sys.executable, "-m", "twine", "check", "--strict", only("*.tar.gz"), only("*.whl"))
+    run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())
     return "twine has nothing to say"
 
 
 def contents() -> str:
     """Look at what is packed."""
-    run(Path(sys.executable).with_name("check-wheel-contents"), only("*.whl"))
-    with zipfile.ZipFile(only("*.whl")) as wheel:
-        packed = set(wheel.namelist())
-    with tarfile.open(only("*.tar.gz")) as sources:
+    packed: set[str] = set()
+    for pattern in (WHEEL, LAB):
+        run(Path(sys.executable).with_name("check-wheel-contents"), only(pattern))
+        with zipfile.ZipFile(only(pattern)) as wheel:
+            packed |= set(wheel.namelist())
+    with tarfile.open(only("smallcal-*.tar.gz")) as sources:
         names = {name.partition("/")[2] for name in sources.getnames()}
-    missing = [name for name in IN_WHEEL if name not in packed]
+    missing = [name for name in (*IN_WHEEL, *IN_LAB) if name not in packed]
     missing += [name for name in IN_SOURCES if name not in names]
     require(not missing, f"missing: {', '.join(missing)}")
-    return f"{len(packed)} files in the wheel, {len(names)} in the source archive"
+    return f"{len(packed)} files in both wheels, {len(names)} in the source archive"
 
 
 def size() -> str:
     """Weigh the wheel."""
-    weight = only("*.whl").stat().st_size
+    weight = only(WHEEL).stat().st_size
     require(weight < MAX_WHEEL, f"{weight:,} bytes; at most {MAX_WHEEL:,} are allowed")
     return f"{weight:,} bytes (below {MAX_WHEEL:,})"
 
@@ -140,7 +155,7 @@ class Clean:
         """Install the wheel, with its core dependencies and nothing else."""
         venv.create(self.folder, with_pip=True)
         pip = (self.python, "-m", "pip", "--disable-pip-version-check")
-        run(*pip, "install", "--quiet", only("*.whl"), env=self.env)
+        run(*pip, "install", "--quiet", only(WHEEL), env=self.env)
         run(*pip, "check", env=self.env)
         where = self.say(self.python, "-c", "import smallcal; print(smallcal.__file__)").strip()
         require(Path(where).is_relative_to(self.folder), f"smallcal comes from {where}")
@@ -154,7 +169,7 @@ class Clean:
     def version(self) -> str:
         """Compare what the program says of itself with the name of the wheel."""
         told = self.say(self.smallcal, "--version").split()[-1]
-        require(only("*.whl").name.split("-")[1] == told, f"the program says it is {told}")
+        require(only(WHEEL).name.split("-")[1] == told, f"the program says it is {told}")
         return told
 
     def doctor(self) -> str:
@@ -190,6 +205,38 @@ class Clean:
         require(last < first, f"calibration raised the NLL from {first:.4f} to {last:.4f}")
         return f"NLL {first:.4f} before, {last:.4f} after"
 
+    def without_lab(self) -> str:
+        """Ask for what the lab brings: one line says what to install."""
+        asked = [(self.smallcal, *words) for words in LAB_COMMANDS]
+        asked.append((self.smallcal, "fit", "cal.npz", "--method", "smart-bce", "-o", "lab.json"))
+        for words in asked:
+            done = subprocess.run(
+                words, cwd=self.work, env=self.env, capture_output=True, text=True
+            )
+            lines = done.stderr.splitlines()
+            fine = done.returncode and len(lines) == 1 and "pip install 'smallcal[lab]'" in lines[0]
+            require(fine, f"{' '.join(map(str, words[1:]))} says {done.stderr!r}")
+        return f"{len(asked)} commands say what to install"
+
+    def with_lab(self) -> str:
+        """Add the lab, and use it."""
+        pip = (self.python, "-m", "pip", "--disable-pip-version-check")
+        run(*pip, "install", "--quiet", only(LAB), env=self.env)
+        run(*pip, "check", env=self.env)
+        for words in LAB_COMMANDS:
+            self.say(self.smallcal, *words)
+        self.say(self.smallcal, "fit", "cal.npz", "--method", "smart-bce", "-o", "lab.json")
+        return f"{len(LAB_COMMANDS)} commands and a method"
+
+    def lab_first(self) -> str:
+        """Install the lab by its name into another environment; it brings smallcal."""
+        folder = self.folder.with_name("lab")
+        venv.create(folder, with_pip=True)
+        python = folder / self.python.relative_to(self.folder)
+        words = ("install", "--quiet", "--find-links", DIST, "smallcal-lab")
+        run(python, "-m", "pip", "--disable-pip-version-check", *words, env=self.env)
+        return self.say(python.with_name(self.smallcal.name), "study", "list").splitlines()[0]
+
     def licences(self) -> str:
         """Read the licence of everything that was installed."""
         found = json.loads(self.say(self.python, "-c", LICENCES))
@@ -224,6 +271,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             ("demo", clean.demo, False),
             ("own data", clean.own_data, False),
             ("licences", clean.licences, False),
+            ("without the lab", clean.without_lab, False),
+            ("with the lab", clean.with_lab, False),
+            ("the lab alone", clean.lab_first, False),
         ]
         failed = 0
         for name, check, needed in checks:

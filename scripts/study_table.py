@@ -1,4 +1,4 @@
-"""Write the list of studies into docs/guides/studies.md: `python scripts/study_table.py`.
+"""Write the list of studies into docs/lab/studies.md: `python scripts/study_table.py`.
 
 Everything in it comes from ``STUDIES``. A test fails when the page is not up to date.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from smallcal_lab.studies import STUDIES
 from smallcal_lab.studies.frame import ALL
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "studies.md"
+PAGE = Path(__file__).parents[1] / "docs" / "lab" / "studies.md"
 BEGIN, END = "<!-- studies: begin -->", "<!-- studies: end -->"
 
 

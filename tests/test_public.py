@@ -81,8 +81,9 @@ def test_importing_smallcal_loads_nothing_heavy():
 NEEDS = {
     "guides/plots.md": "matplotlib",
     "guides/notebooks.md": "matplotlib",
-    "guides/vision.md": "PIL",
-    "guides/studies.md": "pyarrow",
+    "lab/plots.md": "matplotlib",
+    "lab/vision.md": "PIL",
+    "lab/studies.md": "pyarrow",
 }
 
 
@@ -102,13 +103,14 @@ NEEDS = {
         ("guides/audit.md", 6),
         ("guides/planning.md", 9),
         ("guides/certify.md", 9),
-        ("guides/plots.md", 20),
-        ("guides/simulate.md", 10),
+        ("guides/plots.md", 12),
+        ("lab/plots.md", 9),
+        ("lab/simulate.md", 10),
         ("guides/report.md", 9),
         ("guides/monitor.md", 17),
         ("guides/prediction-sets.md", 12),
         ("guides/adapt.md", 18),
-        ("guides/vision.md", 6),
+        ("lab/vision.md", 6),
         ("guides/notebooks.md", 20),
         ("recipes/llm-judge.md", 20),
         ("recipes/multiple-choice.md", 12),
@@ -119,7 +121,7 @@ NEEDS = {
         ("guides/groups.md", 13),
         ("guides/costs.md", 20),
         ("guides/refresh.md", 14),
-        ("guides/studies.md", 25),
+        ("lab/studies.md", 25),
         ("explanation/score-maps.md", 9),
         ("guides/evaluate.md", 12),
         ("guides/compare.md", 9),

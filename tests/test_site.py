@@ -71,15 +71,20 @@ def in_the_reference():
 
 
 @pytest.mark.parametrize(
-    "module", ["", ".metrics", ".plots", ".runtime", ".studies", ".vision", ".deploy.export"]
+    "module",
+    [
+        *("smallcal", "smallcal.metrics", "smallcal.plots", "smallcal.runtime"),
+        *("smallcal_lab.plots", "smallcal_lab.studies", "smallcal_lab.vision"),
+        "smallcal.deploy.export",
+    ],
 )
 def test_every_public_name_is_in_the_reference(module):
-    if module == ".vision":
+    if module == "smallcal_lab.vision":
         pytest.importorskip("PIL")
-    if module == ".deploy.export":
+    if module == "smallcal.deploy.export":
         pytest.importorskip("onnx")
-    package = importlib.import_module(f"smallcal{module}")
-    names = {f"smallcal{module}.{name}" for name in package.__all__ if name != "__version__"}
+    package = importlib.import_module(module)
+    names = {f"{module}.{name}" for name in package.__all__ if name != "__version__"}
     assert names - in_the_reference() == set()
 
 

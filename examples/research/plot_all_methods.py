@@ -95,6 +95,6 @@ ax.invert_yaxis()
 plt.show()
 
 # %%
-# One data set answers for one model. :doc:`/guides/studies` runs such comparisons over many
+# One data set answers for one model. :doc:`/lab/studies` runs such comparisons over many
 # models, budgets and draws, and :doc:`/explanation/no-harm` shows the result on real ones. From a
 # shell: ``smallcal compare val.npz test.npz --methods all``.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smallcal.errors import InputError
-from smallcal.plots import forest_data
+from smallcal.plots import forest_data, tips_of
 from smallcal_lab import plots
 from smallcal_lab.plots.curves import BASELINE
 from smallcal_lab.plots.figures import FIGURES, study_figures
@@ -629,7 +629,7 @@ def test_marks_are_hollow_in_a_tie_and_stand_where_the_numbers_are():
             np.array(sorted(expected))
         )
         assert expected
-    texts = [text for some in plots.tips_of(axes.figure).values() for text in some]
+    texts = [text for some in tips_of(axes.figure).values() for text in some]
     line = found.line("none")
     assert any(
         text.startswith(f"none, 100: ECE % {line.value[0]:.2f} ±{line.spread[0]:.2f}; minus")
@@ -736,7 +736,7 @@ def test_every_study_with_a_table_that_can_be_drawn_has_a_figure():
     assert found["efficiency"] == []
     for name, study in STUDIES.items():
         assert ("differences" in study.tables) == ("differences" in found[name])
-    page = (ROOT / "docs" / "guides" / "studies.md").read_text()
+    page = (ROOT / "docs" / "lab" / "studies.md").read_text()
     for name in FIGURES:
         assert f"`{name}`" in page
 
@@ -781,7 +781,7 @@ def test_show_writes_the_figures_of_a_run(cli, run_folder):
     found = plots.budget_curve_data(run_folder)
     assert found.names == ("60", "all")
     assert f"{found.line('ts-nll').value[0]:.2f}" in str(
-        plots.tips_of(plots.budget_curve(run_folder).figure)
+        tips_of(plots.budget_curve(run_folder).figure)
     )
     asked = ("--figures", "png", "--format", "png", "--metric", "nll", "--json")
     code, out, _ = cli("study", "show", run_folder, *asked)

@@ -594,10 +594,8 @@ def test_the_command_prints_every_value(found, done, here, capsys):
 
 
 def shown_in_the_docs():
-    """The lines of output that docs/guides/reproduce.md shows."""
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "reproduce.md").read_text(
-        encoding="utf-8"
-    )
+    """The lines of output that docs/lab/reproduce.md shows."""
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "reproduce.md").read_text(encoding="utf-8")
     _, block = page.split("$ smallcal study reproduce --frozen\n", 1)
     lines = {line.rstrip() for line in block.partition("```")[0].splitlines()}
     return lines - {"", "..."}

@@ -24,6 +24,7 @@ PURPOSES = {
     "plots": "pictures (smallcal.plots)",
     "report": "reports as a web page",
     "onnx": "export to ONNX",
+    "dask": "large files on many machines",
     "lab": "the paper's experiments and image models (smallcal study, train, logits, paper)",
     "all": "all of these but torch, formats and lab",
 }
