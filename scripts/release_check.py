@@ -1,9 +1,10 @@
 """Check that what would be released works: `make release-check`.
 
-Builds the source archive, the wheel, and the wheel of smallcal-lab into dist/, looks at what is in
-them, installs smallcal's with its core dependencies alone into an environment of its own, and uses
-it there, far from the sources; then adds the lab and uses that. Prints a line for each check; leaves with 1 if one fails. Needs build, twine and
-check-wheel-contents, and a package index to install from.
+Builds the source archive, the wheel, and those of smallcal-lab into dist/, looks at what is in
+them, installs smallcal's wheel with its core dependencies alone into an environment of its own and
+uses it there, far from the sources; then adds the lab and uses that. Prints a line for each check;
+leaves with 1 if one fails. Needs build, twine and check-wheel-contents, and a package index to
+install from.
 """
 
 from __future__ import annotations

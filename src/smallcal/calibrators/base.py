@@ -15,7 +15,6 @@ from smallcal.calibrators.maps import GroupMap
 from smallcal.calibrators.method import Method, fit_arrays, warn_of_flags
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.signals import FeatureRisk, LinearScore, Risk
-from smallcal.calibrators.signals.controls import ShuffledRisk
 from smallcal.data.checks import BoolArray, as_numpy
 from smallcal.data.in_notebook import EstimatorInNotebook
 from smallcal.data.predictions import FloatArray, IntArray
@@ -353,7 +352,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
 
     def _router(self) -> LinearScore | FeatureRisk:
         signal = self._fitted().signal
-        signal = signal.risk if isinstance(signal, ShuffledRisk) else signal
+        signal = getattr(signal, "risk", signal)  # of a control that shuffles it
         if not isinstance(signal, LinearScore | FeatureRisk):
             raise AttributeError(f"this calibrator ({self.method_}) has no risk model")
         return signal

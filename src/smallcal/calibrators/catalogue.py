@@ -74,13 +74,26 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "matrix": "matrix-scaling",
         "sigmoid": "platt",
         "dirichlet": "dirichlet-odir",
-        "isotonic": "sklearn:isotonic",
-        "histogram": "netcal:histogram",
+        "sklearn:isotonic": "isotonic",
         "svs": "probmetrics:svs",
         "sms": "probmetrics:sms",
     }
 )
 
+
+#: Methods of smallcal-lab; a test compares them with it.
+LAB = frozenset(
+    [
+        *("margin-k3", "confidence-k3", "probmargin-k3", "confmargin-k3"),
+        *("signed-residual-k3", "abs-residual-k3", "features-k3", "features-logits-k3"),
+        *("temphead-k3", "random-k3", "shuffled-k3", "oracle-risk", "oracle-correctness"),
+        *("linear-risk", "pwlinear-3", "spline-risk", "hts-nll", "hts-bce", "lts-scalar"),
+        *("qats-nll", "qats-bce", "smart-bce", "smart-softece", "sats-logit-nll"),
+        *("sats-logit-bce", "sats-features-nll", "sats-features-bce", "utemphead", "meta-cal"),
+        *("scaling-binning", "semantic-groups", "probmetrics:svs", "probmetrics:sms"),
+        *("probmetrics:ts-mix", "venn-abers:classwise", "netcal:histogram"),
+    ]
+)
 
 #: What the default is, where that depends on what a row holds.
 DEFAULT_OF: Mapping[str, str] = MappingProxyType({"score": "spline"})
@@ -114,15 +127,14 @@ def method(name: str, input: str = "logits") -> Method:
     >>> row.objective, row.signal, row.map, row.options["n_groups"]
     ('bce', 'risk', 'groups', 3)
     """
-    found = METHODS.get(true_name(name, input))
-    if found is None:
-        raise _unknown_method(name)
-    return found
-
-
-def _unknown_method(name: str) -> InputError:
-    meant = did_you_mean(name, [*METHODS, *ALIASES])
-    return InputError(
+    own = true_name(name, input)
+    found = METHODS.get(own)
+    if found is not None:
+        return found
+    if own in LAB:
+        raise plugins.needs_lab(f"the method {name!r}")
+    meant = did_you_mean(name, [*METHODS, *ALIASES, *LAB])
+    raise InputError(
         f"unknown method {name!r}; ",
         python=meant or "smallcal.methods() lists them",
         shell=meant or "`smallcal methods` lists them",
@@ -151,7 +163,11 @@ def named(made: Method) -> Method:
     >>> named(Method(objective="bce", signal="risk", map="groups", options={"n_groups": 5})).name
     'srts-bce[n_groups=5]'
     """
-    found = next((_ROW_OF[key] for key in _keys(made) if key in _ROW_OF), None)
+    keys = _keys(made)
+    found = next((_ROW_OF[key] for key in keys if key in _ROW_OF), None)
+    if found is None:
+        offered = [row for row in map(METHODS.get, plugins.methods()) if row is not None]
+        found = next((row for key in keys for row in offered if key in _keys(row)), None)
     return made if found is None else made.as_variant_of(found)
 
 

@@ -1,4 +1,4 @@
-"""The methods that do more than divide logits by a temperature, and those of other packages."""
+"""The methods that do more than divide logits by a temperature."""
 
 from __future__ import annotations
 
@@ -29,20 +29,6 @@ _CITES = {
 def _classwise(kind: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
     said |= {"map": kind, "source": source, "cites": _CITES[source], "parameters": parameters}
     return Method(objective="nll", summary=summary, **said)
-
-
-def _peer(name: str, what: str, parameters: str = "", **said: Any) -> Method:
-    package = name.partition(":")[0]
-    package = {"sklearn": "scikit-learn"}.get(package, package)
-    return Method(
-        objective="nll",
-        map="peer",
-        options={"peer": name},
-        summary=f"{what}, by the package {package}",
-        source=f"the package {package}",
-        parameters=parameters,
-        **said,
-    )
 
 
 def _of_score(basis: str, summary: str, source: str, parameters: str, **said: Any) -> Method:
@@ -107,42 +93,6 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             paper="Related work",
             title="ensemble temperature scaling",
         ),
-        # Cited relatives.
-        "meta-cal": Method(
-            objective="nll",
-            signal="entropy",
-            map="rejecting",
-            summary="one temperature; the most uncertain samples get uniform probabilities",
-            source="Ma and Blaschko 2021",
-            cites=("ma2021metacal",),
-            parameters="2",
-            good_for="models that may reject uncertain samples",
-            paper="Related work",
-            title="Meta-Cal",
-        ),
-        "scaling-binning": Method(
-            objective="bce",
-            map="binned",
-            summary="one temperature, then confidences replaced by the means of ten bins",
-            source="Kumar, Liang and Ma 2019",
-            cites=("kumar2019verified",),
-            parameters="11",
-            good_for="a calibration error that can be measured without bias",
-            paper="Related work",
-            title="scaling-binning",
-        ),
-        "semantic-groups": Method(
-            objective="nll",
-            signal="features",
-            map="semantic",
-            summary="temperatures of groups of samples with similar features, averaged",
-            source="Yang, Zhan and Gan 2023",
-            cites=("yang2023beyond",),
-            parameters="40·d + 40",
-            good_for="groups that features separate and logits do not",
-            paper="Related work",
-            title="semantic-aware groups",
-        ),
         # Of one number, or two classes.
         "spline": _of_score(
             "spline",
@@ -188,49 +138,23 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             title="Venn-Abers prediction",
             cites=("vovk2015large",),
         ),
-        # Other packages.
-        "probmetrics:svs": _peer(
-            "probmetrics:svs",
-            "structured vector scaling",
-            "2·C + 1",
-            cites=("berta2025structured",),
-            good_for="CalArena's best small calibrator; few classes, log-loss",
-            title="structured vector scaling",
-        ),
-        "probmetrics:sms": _peer(
-            "probmetrics:sms",
-            "structured matrix scaling",
-            "C² + C + 1",
-            cites=("berta2025structured",),
-            good_for="CalArena's best; classes confused with one another",
-            title="structured matrix scaling",
-        ),
-        "probmetrics:ts-mix": _peer(
-            "probmetrics:ts-mix",
-            "temperature scaling mixed with a little uniform",
-            "1",
-            cites=("berta2025rethinking", "guo2017calibration"),
-            good_for="temperature scaling whose log-loss stays finite",
-            title="temperature scaling with a uniform mixture",
-        ),
-        "sklearn:isotonic": _peer(
-            "sklearn:isotonic",
-            "isotonic regression, class by class",
+        # Each class against the rest.
+        "isotonic": Method(
+            objective="nll",
+            map="isotonic",
+            summary="isotonic regression, class by class, by scikit-learn",
+            source="Zadrozny and Elkan 2002",
             cites=("zadrozny2002transforming", "pedregosa2011scikit"),
             good_for="many samples of few classes",
+            paper="App. Classical baselines",
             title="isotonic regression",
         ),
-        "venn-abers:classwise": _peer(
-            "venn-abers:classwise",
-            "Venn-Abers predictors, class by class",
-            cites=("vovk2015large", "manokhin2017multiclass", "petej2024vennabers"),
-            good_for="many samples of few classes, with validity in theory",
-            title="classwise Venn-Abers prediction",
-        ),
-        "netcal:histogram": _peer(
-            "netcal:histogram",
-            "histogram binning, class by class",
-            cites=("zadrozny2001obtaining", "kuppers2020multivariate"),
+        "histogram": Method(
+            objective="nll",
+            map="histogram",
+            summary="histogram binning, class by class",
+            source="Zadrozny and Elkan 2001",
+            cites=("zadrozny2001obtaining",),
             good_for="the classic; many samples of few classes",
             title="histogram binning",
         ),

@@ -12,10 +12,8 @@ from smallcal.calibrators import program
 from smallcal.calibrators.objectives import sigmoid
 from smallcal.calibrators.parts import Rule, Scores, require_scale, rule
 from smallcal.calibrators.program import Row, Value
-from smallcal.calibrators.signals.base import FittedSignal, Observed, SignalFit, route
-from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD, cross_fit, is_logit, logistic_solver
+from smallcal.calibrators.signals.base import FittedSignal
 from smallcal.calibrators.signals.logit_statistics import Rows
-from smallcal.calibrators.signals.statistic import fit_of
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 
@@ -128,42 +126,3 @@ class RawFeatures(FittedSignal):
     def program(self, row: Row, /) -> Value:
         """Return the features."""
         return row.features
-
-
-@route("feature_risk", needs=("features",), care=OUT_OF_FOLD)
-def fit_feature_risk(seen: Observed, *, scale: str = "probability") -> SignalFit:
-    """Fit the cross-fitted risk of being wrong on features."""
-    return _fit_feature_risk(seen, scale, with_logits=False)
-
-
-@route("feature_logit_risk", needs=("features",), care=OUT_OF_FOLD)
-def fit_feature_logit_risk(seen: Observed, *, scale: str = "probability") -> SignalFit:
-    """Fit the cross-fitted risk of being wrong on features and logits."""
-    return _fit_feature_risk(seen, scale, with_logits=True)
-
-
-def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> SignalFit:
-    logit = is_logit(scale)
-    columns, n_logits = seen.rows.features.T, 0
-    if with_logits:
-        columns = np.vstack([columns, seen.rows.logits.T.astype(np.float64)])
-        n_logits = seen.preds.n_classes
-    return cross_fit(
-        seen,
-        columns,
-        logistic_solver(~seen.preds.correct),
-        lambda found: FeatureRisk(*found, n_logits=n_logits, logit=logit),
-        link=np.asarray if logit else sigmoid,
-    )
-
-
-@route("logits")
-def fit_logits(seen: Observed) -> SignalFit:
-    """Take the logits as they are."""
-    return fit_of(RawLogits(), seen)
-
-
-@route("features", needs=("features",))
-def fit_features(seen: Observed) -> SignalFit:
-    """Take the features as they are."""
-    return fit_of(RawFeatures(seen.rows.features.shape[1]), seen)

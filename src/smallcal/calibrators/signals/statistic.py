@@ -214,14 +214,6 @@ for _name in STATISTICS:
     route(_name)(partial(fit_of, Statistic(_name)))
 
 
-@route("standardised_margin")
-def fit_standardised_margin(seen: Observed) -> SignalFit:
-    """Standardise the logit margin."""
-    (margin,) = seen.rows.columns(("logit_margin",))
-    scale = max(float(margin.std()), 1e-8)
-    return fit_of(Standardised("logit_margin", float(margin.mean()), scale), seen)
-
-
 @route("statistics")
 def fit_statistics(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) -> SignalFit:
     """Standardise several statistics."""
@@ -241,16 +233,3 @@ def _standardised(
     scale = columns.std(axis=1)
     scale[scale < 1e-12] = 1
     return kind(statistics, tuple(columns.mean(axis=1).tolist()), tuple(scale.tolist()))
-
-
-@route("log_entropy")
-def fit_log_entropy(seen: Observed) -> SignalFit:
-    """Take the logarithm of the entropy's share of its maximum."""
-    return fit_of(LogEntropy(seen.preds.n_classes), seen)
-
-
-@route("confidence_rank")
-def fit_confidence_rank(seen: Observed) -> SignalFit:
-    """Remember the split's confidences."""
-    (confidence,) = seen.rows.columns(("confidence",))
-    return fit_of(ConfidenceRank(tuple(np.sort(confidence).tolist())), seen)

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smallcal.calibrators.maps.base import MapFit, Split, recipe
-from smallcal.calibrators.maps.network import Adam, NetworkMap
+from smallcal.calibrators.maps.network import NetworkMap
 from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback, weighted_rows
 from smallcal.calibrators.objectives import Gaps, Objective, moments
+from smallcal.calibrators.signals.heads import FLOOR
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError, missing_extra
+from smallcal_lab.methods.smart import Adam
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-#: No temperature of a head is lower.
-FLOOR = 1e-3
 
 #: Numbers in flight while cells are trained side by side; beyond it they no longer fit in a
 #: core's own cache, and one after the other is quicker.

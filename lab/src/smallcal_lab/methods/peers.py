@@ -103,19 +103,16 @@ class Peer:
     fit : callable
         (module, split) to the fitted peer.
     preserves_argmax : bool
-    takes_weights : bool
-        Whether the package can weigh samples; if not, a weighted split is refused.
     """
 
     package: str
     module: str
     fit: Callable[[ModuleType, Split], PeerModel]
     preserves_argmax: bool = False
-    takes_weights: bool = False
 
 
 @recipe("peer", keeps_argmax=False, saved=False)
-def fit_peer(split: Split, *, peer: str = "sklearn:isotonic") -> MapFit:
+def fit_peer(split: Split, *, peer: str = "netcal:histogram") -> MapFit:
     """Fit a calibrator of another package.
 
     Parameters
@@ -138,14 +135,14 @@ def fit_peer(split: Split, *, peer: str = "sklearn:isotonic") -> MapFit:
     --------
     >>> from smallcal.calibrators.maps.temperature import split_of
     >>> split = split_of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
-    >>> fitted = fit_peer(split, peer="sklearn:isotonic").map
-    >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    >>> fitted = fit_peer(split, peer="venn-abers:classwise").map
+    >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).shape
+    (2, 2)
     """
     if peer not in PEERS:
         raise InputError(f"unknown peer {peer!r}; choose from {', '.join(PEERS)}")
     row, preds = PEERS[peer], split.preds
-    if preds.weight is not None and not row.takes_weights:
+    if preds.weight is not None:
         raise InputError(f"the peer {peer!r} cannot weigh samples; fit it without weights")
     module = _imported(peer, row)
     try:
@@ -167,7 +164,7 @@ def _imported(peer: str, row: Peer) -> ModuleType:
         missing = (error.name or row.module).partition(".")[0]
         own = missing == row.module.partition(".")[0]
         package = row.package if own else missing
-        raise missing_extra(package, "peers", f"the peer {peer!r}") from error
+        raise missing_extra(package, "peers", f"the peer {peer!r}", "smallcal-lab") from error
 
 
 @contextlib.contextmanager
@@ -249,13 +246,9 @@ class _Column:
 
 @dataclass(frozen=True, eq=False)
 class _OneVsRest:
-    """One binary calibrator per class; with two classes, one for the second.
-
-    ``uniform`` says what a row becomes where every class gets 0: uniform, or left to the caller.
-    """
+    """One binary calibrator per class; with two classes, one for the second."""
 
     columns: Mapping[int, _Column]
-    uniform: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -267,8 +260,6 @@ class _OneVsRest:
             result[:, label] = np.clip(column.predict(result[:, label].copy()), 0, 1)
         if result.shape[1] == 2 and self.columns:
             result[:, 0] = 1 - result[:, 1]
-        if self.uniform:
-            result[~result.any(axis=1)] = 1
         return result
 
 
@@ -281,20 +272,6 @@ def _columns(
     seen = np.flatnonzero((counts > 0) & (counts < len(labels)))
     chosen = seen[seen == 1] if own.shape[1] == 2 else seen
     return {int(label): fit_column(own[:, label].copy(), labels == label) for label in chosen}
-
-
-def _fit_isotonic(module: ModuleType, split: Split) -> _OneVsRest:
-    """Do what ``CalibratedClassifierCV(method="isotonic")`` does to a frozen model.
-
-    By hand, because that class fails when the split lacks a class of the model.
-    """
-
-    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
-        model = module.IsotonicRegression(out_of_bounds="clip")
-        model.fit(scores, hit.astype(np.float64), sample_weight=split.preds.weight)
-        return _Column(model.predict, len(np.unique(model.y_thresholds_)))
-
-    return _OneVsRest(_columns(split, fit_column), uniform=True)
 
 
 def _fit_venn_abers(module: ModuleType, split: Split) -> _OneVsRest:
@@ -345,9 +322,6 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
             )
             for method in ("svs", "sms", "ts-mix")
         },
-        "sklearn:isotonic": Peer(
-            "scikit-learn", "sklearn.isotonic", _fit_isotonic, takes_weights=True
-        ),
         "venn-abers:classwise": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
         "netcal:histogram": Peer("netcal", "netcal.binning", _fit_histogram),
     }

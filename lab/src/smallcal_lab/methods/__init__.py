@@ -1,0 +1,30 @@
+"""Methods that exist to be compared: curves, networks, controls, and those of other packages.
+
+Importing it tells smallcal of every signal and map here; ``METHODS`` is the entry point.
+"""
+
+from smallcal_lab.methods import (
+    binning,
+    controls,
+    curves,
+    heads,
+    peers,
+    rejecting,
+    semantic,
+    signals,
+    smart,
+)
+from smallcal_lab.methods.rows import METHODS
+
+__all__ = [
+    "METHODS",
+    "binning",
+    "controls",
+    "curves",
+    "heads",
+    "peers",
+    "rejecting",
+    "semantic",
+    "signals",
+    "smart",
+]
