@@ -36,7 +36,7 @@ OURS = (DEFAULT, "platt", "beta", "ts-shrunk", "venn-abers")
 PLAIN = {
     "none": "the score as it is",
     "ts-nll": "temperature scaling",
-    "sklearn:isotonic": "isotonic regression",
+    "isotonic": "isotonic regression",
 }
 BUDGETS = (30, 50, 100, 250, 1000)
 METRICS = {"nll": "Log-loss", "brier": "Brier score", "ece15": "ECE"}

@@ -13,10 +13,10 @@ from pathlib import Path
 from smallcal.calibrators import artefact
 from smallcal.calibrators.catalogue import ALIASES, METHODS
 from smallcal.calibrators.maps import RECIPES
-from smallcal.calibrators.maps.peers import PEERS
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
 from smallcal.metrics import METRICS
+from smallcal_lab.methods.peers import PEERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "methods.md"
 SCHEMA = PAGE.with_name("calibrator-v3.json")

@@ -13,6 +13,7 @@ from smallcal.calibrators.signals.logit_statistics import statistics
 from smallcal.data.masks import MASKED
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.cases import EXPORTABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::smallcal.errors.FitWarning")
 
@@ -70,7 +71,8 @@ def test_every_method_gives_them_nothing(name):
             assert (found[FEW, 3:] == 0).all()
             np.testing.assert_allclose(found.sum(axis=1, dtype=float), 1, atol=2e-3)
     shown = sc.evaluate(Y, cal.predict_proba(Z))
-    assert all(np.isfinite(value) for value in shown.values())
+    if name not in ("isotonic", "histogram"):  # these may rule out the class that was true
+        assert all(np.isfinite(value) for value in shown.values())
 
 
 @pytest.mark.parametrize("name", ["srts-bce", "margin-k3", "hts-bce", "ts-nll"])
@@ -108,14 +110,12 @@ def test_rows_need_two_options_and_their_own_label():
         Predictions.of(Z, labels)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name in EXPORTABLE])
 def test_exports_know_masks(name):
     from smallcal.deploy.export.translate import program_of
     from support.program_numpy import run
 
     cal = fitted(name)
-    if not cal.fitted_.signal.rowwise:
-        pytest.skip("depends on the whole batch")
     found = run(program_of(cal.fitted_), Z[:40])[0]
     np.testing.assert_allclose(found, cal.predict_proba(Z[:40]), atol=1e-6)
 

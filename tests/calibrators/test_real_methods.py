@@ -8,11 +8,12 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.maps import TemperatureMap, heads
+from smallcal.calibrators.maps import TemperatureMap
 from smallcal.calibrators.maps.base import loss_and_slope
-from smallcal.calibrators.maps.heads import Cell
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
+from smallcal_lab.methods import heads
+from smallcal_lab.methods.heads import Cell
 from support import real
 
 CELLS = (

@@ -11,12 +11,12 @@ from smallcal.calibrators.catalogue import METHODS, method
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Prior, fit_temperature
 from smallcal.calibrators.maps.base import Split
-from smallcal.calibrators.maps.curves import fit_linear
 from smallcal.calibrators.maps.groups import fit_groups
 from smallcal.calibrators.maps.regressed import fit_class_regressed, fit_regressed
 from smallcal.calibrators.objectives import OBJECTIVES, Gaps, objective
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
+from smallcal_lab.methods.curves import fit_linear
 from support.cases import drawn, features_of, inputs_of, make, require_package
 from support.simulated import simulate
 

@@ -389,7 +389,7 @@ def test_what_people_type_is_fitted_and_recorded_by_its_true_name(alias, true, f
 
 def test_isotonic_regression_is_fitted_though_not_saved(files):
     code, out, _ = files("fit", "cal.npz", "--method", "isotonic")
-    assert (code, out.startswith("sklearn:isotonic: fitted on")) == (0, True)
+    assert (code, out.startswith("isotonic: fitted on")) == (0, True)
 
 
 def test_for_two_classes_matrix_scaling_and_platt_are_the_same_line():

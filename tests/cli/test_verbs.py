@@ -9,13 +9,13 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import METHODS
-from smallcal.calibrators.maps import heads
 from smallcal.cli.verbs import compare
 from smallcal.cli.verbs.demo import Cell, findings
 from smallcal.io import npy as stream_module
 from smallcal.io import read
 from smallcal.metrics import METRICS
 from smallcal.metrics.condition import Condition
+from smallcal_lab.methods import heads
 from support.cases import DEPLOYABLE, drawn, features_of, fit, missing_package
 
 #: For tests that do not look at intervals and floors: of exact metrics they take seconds.

@@ -11,7 +11,7 @@ import pytest
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES, METHODS, method
-from smallcal.calibrators.maps.peers import PEERS
+from smallcal_lab.methods.peers import PEERS
 from support.simulated import simulate
 
 
@@ -38,6 +38,10 @@ QUICK |= {alias: QUICK[name] for alias, name in ALIASES.items() if name in QUICK
 RANDOM_CONTROLS = {"random-k3", "shuffled-k3"}
 #: Methods whose numbers can be saved.
 DEPLOYABLE = [name for name, row in METHODS.items() if row.deployable]
+#: Those that run in other languages too.
+EXPORTABLE = [
+    name for name in DEPLOYABLE if name not in {*RANDOM_CONTROLS, "isotonic", "histogram"}
+]
 
 
 def features_of(z):
@@ -103,4 +107,4 @@ def fitted_once(name):
 
 
 def true_name(name):
-    return next(key for key, row in METHODS.items() if row is method(name))
+    return ALIASES.get(name, name)

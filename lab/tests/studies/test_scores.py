@@ -89,12 +89,12 @@ def test_classes_cannot_be_chosen_of_scores(collection):
 )
 def test_on_real_scores_the_default_is_ahead_of_the_raw_score_and_of_isotonic(tmp_path):
     study = study_named("scores").with_options(
-        budgets=(100,), draws=1, methods=("none", "sklearn:isotonic")
+        budgets=(100,), draws=1, methods=("none", "isotonic")
     )
     found: dict[tuple[str, str], list[float]] = {}
     for cell in import_folder(data_folder() / "scores", tmp_path).collection.cells:
         for row in measure(study, cell, Task(cell.name, 100, 0), Keeper()):
             found.setdefault((row["label"], row["metric"]), []).append(row["value"])
     for metric in ("nll", "brier", "ece15"):
-        for other in ("none", "sklearn:isotonic"):
+        for other in ("none", "isotonic"):
             assert np.mean(found["spline", metric]) < np.mean(found[other, metric]), metric

@@ -75,6 +75,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "sigmoid": "platt",
         "dirichlet": "dirichlet-odir",
         "sklearn:isotonic": "isotonic",
+        "netcal:histogram": "histogram",
         "svs": "probmetrics:svs",
         "sms": "probmetrics:sms",
     }
@@ -91,7 +92,7 @@ LAB = frozenset(
         *("qats-nll", "qats-bce", "smart-bce", "smart-softece", "sats-logit-nll"),
         *("sats-logit-bce", "sats-features-nll", "sats-features-bce", "utemphead", "meta-cal"),
         *("scaling-binning", "semantic-groups", "probmetrics:svs", "probmetrics:sms"),
-        *("probmetrics:ts-mix", "venn-abers:classwise", "netcal:histogram"),
+        *("probmetrics:ts-mix", "venn-abers:classwise"),
     ]
 )
 
@@ -164,10 +165,12 @@ def named(made: Method) -> Method:
     'srts-bce[n_groups=5]'
     """
     keys = _keys(made)
-    found = next((_ROW_OF[key] for key in keys if key in _ROW_OF), None)
-    if found is None:
-        offered = [row for row in map(METHODS.get, plugins.methods()) if row is not None]
-        found = next((row for key in keys for row in offered if key in _keys(row)), None)
+    if keys[0] in _ROW_OF:
+        return made.as_variant_of(_ROW_OF[keys[0]])
+    others = [METHODS[name] for name in plugins.methods()]
+    rows = {key: row for row in reversed(others) for key in _keys(row)} | _ROW_OF
+    exact = next((row for row in others if keys[0] == _keys(row)[0]), None)
+    found = exact or next((rows[key] for key in keys if key in rows), None)
     return made if found is None else made.as_variant_of(found)
 
 

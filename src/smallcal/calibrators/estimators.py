@@ -241,7 +241,8 @@ def methods() -> dict[str, str]:
     'no calibration, the probabilities as the model gives them'
     """
     listing = {name: row.summary for name, row in METHODS.items()}
-    return listing | {alias: f"the same as {name}" for alias, name in ALIASES.items()}
+    aliases = {alias: name for alias, name in ALIASES.items() if name in listing}
+    return listing | {alias: f"the same as {name}" for alias, name in aliases.items()}
 
 
 def make(name: str, **options: Any) -> BaseCalibrator:

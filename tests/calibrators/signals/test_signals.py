@@ -16,9 +16,9 @@ from smallcal.calibrators.signals import (
     logit_statistics,
     statistics,
 )
-from smallcal.calibrators.signals.controls import RandomScore, ShuffledRisk
 from smallcal.calibrators.signals.statistic import Statistic
 from smallcal.errors import InputError
+from smallcal_lab.methods.controls import RandomScore, ShuffledRisk
 
 logit_rows = st.integers(2, 8).flatmap(
     lambda c: arrays(np.float64, (3, c), elements=st.floats(-60, 60, width=32))

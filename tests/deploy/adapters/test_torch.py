@@ -26,13 +26,12 @@ from smallcal.deploy.adapters import CalibratedTorchModel, collect_logits  # noq
 from smallcal.errors import FitWarning, InputError  # noqa: E402
 from smallcal.io import progress  # noqa: E402
 from support import real  # noqa: E402
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict  # noqa: E402
+from support.cases import EXPORTABLE, drawn, features_of, fit, fitted_once, predict  # noqa: E402
 from support.decided import threshold, with_decisions  # noqa: E402
 from support.pages import run_page  # noqa: E402
 from support.simulated import simulate  # noqa: E402
 
 DOCS = Path(__file__).parents[3] / "docs"
-EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 SHORT = (torch.float16, torch.bfloat16)
 
 

@@ -11,14 +11,13 @@ import pytest
 
 from smallcal.calibrators.catalogue import method
 from support.backends import BACKENDS
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, fit, predict
+from support.cases import EXPORTABLE, fit, predict
 from support.real import cell, there
 from support.simulated import simulate
 
 #: SMALLCAL_AGREEMENT=full compares all rows.
 pytestmark = pytest.mark.hard
 
-EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 CELL = "cifar10__akamaster-resnet56"
 N_FITTED, N_FITS = 300, 4
 #: A spline through knots that are close together loses digits, whoever computes it.

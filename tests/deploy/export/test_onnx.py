@@ -14,7 +14,7 @@ from smallcal.deploy.export import append_to_onnx, onnx_append, origin_of, to_on
 from smallcal.deploy.export.erf import without_erf
 from smallcal.errors import FileError, InputError, MissingExtraError
 from support.backends import session_of
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict
+from support.cases import EXPORTABLE, drawn, features_of, fit, fitted_once, predict
 from support.program_numpy import run
 from support.simulated import simulate
 
@@ -22,7 +22,6 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 helper = pytest.importorskip("onnx.helper")
 
-EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 C = 12
 
 

@@ -11,11 +11,10 @@ from smallcal.calibrators.program_plain import plain
 from smallcal.calibrators.signals import FittedSignal
 from smallcal.deploy.export import translate
 from smallcal.errors import InputError
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict
+from support.cases import EXPORTABLE, drawn, features_of, fit, fitted_once, predict
 from support.program_numpy import run
 from support.simulated import simulate
 
-EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 #: Kinds that no export can know: controls that look at the batch, and readers of the labels.
 NOT_ROWWISE = {"random", "shuffled", "oracle_risk", "oracle_correctness"}
 

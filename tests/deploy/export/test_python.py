@@ -20,12 +20,10 @@ from smallcal.deploy.export.statements import statements_of
 from smallcal.deploy.export.translate import program_of
 from smallcal.errors import InputError
 from support.backends import module_of
-from support.cases import DEPLOYABLE, RANDOM_CONTROLS, drawn, features_of, fit, fitted_once, predict
+from support.cases import EXPORTABLE, drawn, features_of, fit, fitted_once, predict
 from support.nasty_names import NASTY
 from support.program_numpy import run
 from support.simulated import simulate
-
-EXPORTABLE = [name for name in DEPLOYABLE if name not in RANDOM_CONTROLS]
 
 
 def run_file(text, rows, tmp_path):

@@ -112,7 +112,7 @@ class Peer:
 
 
 @recipe("peer", keeps_argmax=False, saved=False)
-def fit_peer(split: Split, *, peer: str = "netcal:histogram") -> MapFit:
+def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
     """Fit a calibrator of another package.
 
     Parameters
@@ -300,17 +300,6 @@ def _two_columns(scores: FloatArray) -> FloatArray:
     return np.column_stack((1 - scores, scores))
 
 
-def _fit_histogram(module: ModuleType, split: Split) -> _OneVsRest:
-    """Fit netcal's ``HistogramBinning`` per class, which is how it treats many classes itself."""
-
-    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
-        model = module.HistogramBinning()
-        model.fit(scores, hit.astype(np.int64))
-        return _Column(model.transform, model.bins)
-
-    return _OneVsRest(_columns(split, fit_column))
-
-
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
         **{
@@ -323,6 +312,5 @@ PEERS: Mapping[str, Peer] = MappingProxyType(
             for method in ("svs", "sms", "ts-mix")
         },
         "venn-abers:classwise": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
-        "netcal:histogram": Peer("netcal", "netcal.binning", _fit_histogram),
     }
 )

@@ -349,12 +349,5 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             good_for="many samples of few classes, with validity in theory",
             title="classwise Venn-Abers prediction",
         ),
-        "netcal:histogram": _peer(
-            "netcal:histogram",
-            "histogram binning, class by class",
-            cites=("zadrozny2001obtaining", "kuppers2020multivariate"),
-            good_for="the classic; many samples of few classes",
-            title="histogram binning",
-        ),
     }
 )

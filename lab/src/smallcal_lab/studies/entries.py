@@ -47,7 +47,7 @@ MATCHED = (
 GROUPED = entries("srts-bce margin-k3 srts-shrunk")
 
 #: Maps of one number, and isotonic regression as everybody has it.
-SCORE_MAPS = (*map(Entry, OF_SCORES), Entry("sklearn:isotonic"))
+SCORE_MAPS = (*map(Entry, OF_SCORES), Entry("isotonic"))
 
 #: Compared with every other method, as the paper does.
 OURS = {"ours": ("srts-bce", "smallcal")}

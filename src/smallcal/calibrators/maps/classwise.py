@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
+from smallcal.calibrators.maps.temperature import one_sided
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.data.checks import whole_number
 from smallcal.data.masks import filled
@@ -142,4 +143,5 @@ def _fit_classes(
         if n_classes > 2 or label == 1:
             points = fit_column(np.ascontiguousarray(own[:, label]), labels == label)
             at[label], values[label] = (tuple(part.tolist()) for part in points)
-    return MapFit(ClasswiseMap(tuple(at), tuple(values), stepped), (split.preds.n,))
+    flags: dict[str, list[int]] = {"one_sided": []} if one_sided(split) else {}
+    return MapFit(ClasswiseMap(tuple(at), tuple(values), stepped), (split.preds.n,), flags)

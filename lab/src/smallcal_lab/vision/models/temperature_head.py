@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from smallcal.calibrators.maps.heads import FLOOR
+from smallcal.calibrators.signals.heads import FLOOR
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, choose
 from smallcal_lab.vision.models.built import Built, finish, flat_features, head_of, looked_at

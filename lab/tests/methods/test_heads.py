@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from smallcal.calibrators.discipline import Discipline
-from smallcal.calibrators.maps import heads
 from smallcal.calibrators.maps.base import Split, loss_and_slope
-from smallcal.calibrators.maps.heads import PROTOCOLS, Cell, fit_head, sweep
-from smallcal.calibrators.maps.network import NetworkMap, pooled_loss
+from smallcal.calibrators.maps.network import NetworkMap
 from smallcal.calibrators.maps.temperature import ScalarMap, fit_temperature
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
+from smallcal_lab.methods import heads
+from smallcal_lab.methods.heads import PROTOCOLS, Cell, fit_head, sweep
+from smallcal_lab.methods.smart import pooled_loss
 from support.simulated import simulate
 
 torch = pytest.importorskip("torch", reason="the heads are trained by torch")

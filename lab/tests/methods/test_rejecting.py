@@ -10,11 +10,11 @@ from scipy.optimize import minimize_scalar
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.maps import GroupMap, ScalarMap, Split, fit_temperature
-from smallcal.calibrators.maps.rejecting import UNIFORM, fit_rejecting
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals.statistic import Statistic
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal_lab.methods.rejecting import UNIFORM, fit_rejecting
 from support.simulated import simulate
 
 

@@ -10,10 +10,11 @@ from hypothesis.extra.numpy import arrays
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature
-from smallcal.calibrators.maps.binning import BinnedMap, fit_binning, keep_argmax, stratified_halves
+from smallcal.calibrators.maps.binning import BinnedMap, keep_argmax
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal_lab.methods.binning import fit_binning, stratified_halves
 from support.simulated import simulate
 
 

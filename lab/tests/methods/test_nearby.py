@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from smallcal.calibrators.maps.base import loss_and_slope
-from smallcal.calibrators.maps.nearby import NearbyLoss
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
+from smallcal_lab.methods.nearby import NearbyLoss
 from support.simulated import simulate
 
 

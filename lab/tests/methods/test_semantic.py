@@ -12,11 +12,12 @@ from scipy.special import log_softmax, logsumexp
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import ScalarMap, Split, fit_temperature
-from smallcal.calibrators.maps.binning import stratified_halves
-from smallcal.calibrators.maps.semantic import SemanticMap, SoftGroups, fit_semantic
+from smallcal.calibrators.maps.semantic import SemanticMap
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal_lab.methods.binning import stratified_halves
+from smallcal_lab.methods.semantic import SoftGroups, fit_semantic
 from support.simulated import simulate
 
 

@@ -11,19 +11,12 @@ import smallcal as sc
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps import Split, fit_temperature
 from smallcal.calibrators.maps.base import loss_and_slope
-from smallcal.calibrators.maps.curves import (
-    LINKS,
-    AnchorMap,
-    LinearMap,
-    SplineMap,
-    fit_anchors,
-    fit_linear,
-    fit_spline,
-)
+from smallcal.calibrators.maps.curves import LINKS, AnchorMap, LinearMap, SplineMap
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals import statistics
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from smallcal_lab.methods.curves import fit_anchors, fit_linear, fit_spline
 from support.cases import fit
 from support.simulated import simulate
 

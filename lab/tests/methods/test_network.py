@@ -9,11 +9,16 @@ import scipy.special
 
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.maps.base import Split, loss_and_slope
-from smallcal.calibrators.maps.nearby import NearbyLoss
-from smallcal.calibrators.maps.network import (
+from smallcal.calibrators.maps.network import NetworkMap
+from smallcal.calibrators.maps.temperature import ScalarMap, fit_temperature
+from smallcal.calibrators.objectives import Gaps, objective
+from smallcal.data.predictions import Predictions
+from smallcal.data.special import erf
+from smallcal.errors import InputError
+from smallcal_lab.methods.nearby import NearbyLoss
+from smallcal_lab.methods.smart import (
     SMART_OFFSET,
     Adam,
-    NetworkMap,
     _descend,
     _first_weights,
     _loss_and_gradient,
@@ -21,11 +26,6 @@ from smallcal.calibrators.maps.network import (
     fit_smart,
     pooled_loss,
 )
-from smallcal.calibrators.maps.temperature import ScalarMap, fit_temperature
-from smallcal.calibrators.objectives import Gaps, objective
-from smallcal.data.predictions import Predictions
-from smallcal.data.special import erf
-from smallcal.errors import InputError
 from support.simulated import simulate
 
 
