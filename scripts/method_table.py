@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from smallcal.calibrators import artefact
-from smallcal.calibrators.catalogue import ALIASES, METHODS
+from smallcal.calibrators.catalogue import ALIASES, LAB, METHODS
 from smallcal.calibrators.maps import RECIPES
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.signals import ROUTES
@@ -37,9 +37,9 @@ def discipline(row: Method) -> str:
 def table() -> str:
     """Return the table in Markdown."""
     lines = [
-        "| name | method | objective | signal | map | discipline | parameters "
+        "| name | method | package | objective | signal | map | discipline | parameters "
         "| argmax kept | in the paper | good for |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in METHODS.items():
         kept = PEERS[name].preserves_argmax if row.map == "peer" else row.keeps_argmax
@@ -48,6 +48,7 @@ def table() -> str:
         cells = [
             f"`{name}`{alias}",
             row.title,
+            "lab" if name in LAB else "smallcal",
             row.objective if row.map not in ("identity", "peer") else "–",
             row.signal.replace("_", " ") if row.signal != "none" else "–",
             row.map.replace("_", " "),
