@@ -104,3 +104,10 @@ def test_calibrators_of_the_lab_load_apply_and_export(outside, tmp_path):
         "print('smallcal_lab' in sys.modules)\n",
     )
     assert (code, out.strip()) == (0, "False"), err
+    file = tmp_path / "smart-bce.json"
+    for words in (("inspect", file), ("export", file, "--to", "sql")):
+        code, out, err = outside("-m", "smallcal", *words)
+        assert code == 0, err
+    refit = f"import smallcal as sc; sc.load({str(file)!r}).fit([[1.0, 0.0]] * 60, [0, 1] * 30)"
+    code, _, err = outside("-c", refit)
+    assert (code, "pip install 'smallcal[lab]'" in err) == (1, True)

@@ -15,6 +15,7 @@ from typing import Any
 from smallcal.calibrators.base import BaseCalibrator
 from smallcal.calibrators.catalogue import (
     ALIASES,
+    LAB,
     METHODS,
     RandomState,
     method,
@@ -326,7 +327,12 @@ def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     recipe, seed = options.pop("map", fitted.map.kind), options.pop("seed")
     name = fitted.method.partition("[")[0]
     if name not in METHODS:  # composed by hand: any row with its map, all options changed
-        name = next((other for other, row in METHODS.items() if row.map == recipe), "")
+        alike = (other for other, row in METHODS.items() if row.map == recipe)
+        name = next(alike, fitted.method) if name not in LAB else name
+    if name not in METHODS:  # of a package that is not here: it cannot be fitted again
+        return Calibrator(
+            method=name, input=fitted.input, class_names=fitted.class_names, random_state=seed
+        )
     row = method(name)
     usual = row.known_options()
     changed = {key: value for key, value in options.items() if value != usual.get(key)}
