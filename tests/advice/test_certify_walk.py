@@ -16,7 +16,6 @@ from smallcal.advice.certify_walk import (
     counts_by,
     interval,
     lowest_risk,
-    rows_needed,
     rows_to_pass,
     start_rows,
     upper_bound,
@@ -176,24 +175,6 @@ def test_what_these_rows_can_promise_instead():
     assert walk(counts, Target(risk=risk, delta=0.05)) is not None
     assert walk(counts, Target(risk=risk * 0.999, delta=0.05)) is None
     assert lowest_risk(Counts.of([0.9], [False]), TWO) == pytest.approx(1.0)
-
-
-def test_rows_needed_are_about_right():
-    # Half of the rows are never wrong in five hundred, the others in five: 2 % takes some 400.
-    sure = np.repeat([0.99, 0.8], 100)
-    right = np.r_[np.full(100, True), np.arange(100) > 20]
-    needed = rows_needed(Counts.of(sure, right), TWO)
-    assert 400 < needed < 700
-    found = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        sure = rng.choice([0.99, 0.8], needed)
-        right = rng.random(needed) < np.where(sure > 0.9, 0.995, 0.79)
-        found.append(walk(Counts.of(sure, right), TWO) is not None)
-    assert 0.3 < np.mean(found) < 0.95
-    assert rows_needed(Counts.of([0.9] * 50, [False] * 50), TWO) is None
-    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO) is None
-    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO, prior=0) == 149
 
 
 def sharply_wrong(n, rng):

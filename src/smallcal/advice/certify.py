@@ -17,7 +17,6 @@ from smallcal.advice.certify_walk import (
     counts_by,
     interval,
     lowest_risk,
-    rows_needed,
     upper_bound,
     walk_each,
 )
@@ -245,16 +244,8 @@ def _certificate(
 def _certified(name: str, counts: Counts, place: int | None, target: Target) -> Certified:
     """Return what is found for one class or group, or for all rows."""
     if place is None:
-        about, least = (rows_needed(counts, target, prior=prior) for prior in (0.5, 0))
-        needed = least if about is None else about
-        return Certified(
-            name=name,
-            threshold=None,
-            n=counts.n,
-            best=lowest_risk(counts, target),
-            more=None if needed is None else max(needed - counts.n, 1),
-            at_least=about is None and least is not None,
-        )
+        best = lowest_risk(counts, target)
+        return Certified(name=name, threshold=None, n=counts.n, best=best, fewest=target.fewest())
     accepted, errors = int(counts.accepted[place]), int(counts.errors[place])
     tried = accepted if target.rule == "accepted" else counts.n
     low, high = interval(accepted, counts.n)

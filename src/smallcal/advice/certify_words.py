@@ -32,10 +32,8 @@ class Certified:
         Share of rows accepted, with its 95 % interval.
     best : float or None
         Where none qualifies: the lowest risk that these rows could promise.
-    more : int or None
-        Where none qualifies: about how many more labelled rows would do; None if none would.
-    at_least : bool
-        Whether rows are too few for more than the least that this takes.
+    fewest : int or None
+        Where none qualifies: the fewest accepted rows that can promise the risk, without an error.
     """
 
     name: str = ""
@@ -48,8 +46,7 @@ class Certified:
     low: float = 0.0
     high: float = 1.0
     best: float | None = None
-    more: int | None = None
-    at_least: bool = False
+    fewest: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,19 +150,19 @@ for samples of the same kind.
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, for people."""
-        claim = CLAIMS[self.input]
         if self.by == "all":
             row = self.rows[0]
-            return (self._none(row, claim),) if row.threshold is None else self._found(row, claim)
+            return (self._none(row),) if row.threshold is None else self._found(row)
         if not self.found:
-            return (self._none(min(self.rows, key=lambda row: row.best or 1.0), claim),)
+            return (self._none(min(self.rows, key=lambda row: row.best or 1.0)),)
         several = {"class": "classes", "group": "groups"}[self.by]
         able = sum(row.threshold is not None for row in self.rows)
         said = f"{able:,} of {len(self.rows):,} {several} have a threshold"
         rest = "." if able == len(self.rows) else "; samples of the others are never accepted."
         return (self.promise, said + rest)
 
-    def _found(self, row: Certified, claim: Claim) -> tuple[str, ...]:
+    def _found(self, row: Certified) -> tuple[str, ...]:
+        claim = CLAIMS[self.input]
         what = f"{row.accepted:,} accepted samples {claim.are_wrong}"
         if self.rule == "all":
             what = f"{row.n:,} samples are accepted but {claim.are_wrong}"
@@ -180,22 +177,16 @@ for samples of the same kind.
         )
         return (self.promise, f"{found} {share}")
 
-    def _none(self, row: Certified, claim: Claim) -> str:
-        """Say that none qualifies, and what would be needed."""
+    def _none(self, row: Certified) -> str:
+        """Say that none qualifies, and what these rows could promise."""
         risk, best = percent(self.risk), rounded(row.best or 1.0)
         whose = "" if self.by == "all" else f" of {self.by} {row.name}"
         who = "None" if self.by == "all" else f"No {self.by}"
         said = f"{who} qualifies for {risk}: the best bound reachable here is {best}"
         said += whose and f", that{whose}"
-        if row.more is None:
-            return (
-                f"{said}. More samples like these would not help: even the most {claim.sure} of "
-                "them "
-                f"{claim.are_wrong} too often."
-            )
-        about = "at least" if row.at_least else "about"
-        many = f"{about} {about_rows(row.more)} more labelled samples"
-        return f"{said}; {many}{whose} would be needed for {risk}."
+        if row.fewest is not None and row.n < row.fewest:
+            said += f"; {risk} takes at least {row.fewest:,} samples{whose}, even without an error"
+        return f"{said}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -291,9 +282,3 @@ def level_of(threshold: float | None) -> str:
         return "0"
     digits = 4 if threshold < 0.999 else 1 + math.ceil(-math.log10(1 - threshold))
     return f"{threshold:.{digits}f}"
-
-
-def about_rows(rows: int) -> str:
-    """Write a number of rows of which two digits matter."""
-    step = 10 ** max(len(str(rows)) - 2, 0)
-    return f"{math.ceil(rows / step) * step:,}"
