@@ -70,10 +70,7 @@ LabelsKey = Annotated[
 ]
 Score = Annotated[
     str | None,
-    option(
-        "FIELD",
-        "Field with the score, such as judge.score in JSON lines; A,B takes the difference.",
-    ),
+    option("FIELD", "Field with the score, such as judge.score in JSON lines."),
 ]
 Outcome = Annotated[
     str | None,

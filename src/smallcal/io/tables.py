@@ -57,7 +57,7 @@ def _array(table: Any, name: str, columns: Sequence[str], source: str) -> NDArra
     if role == "labels":
         return vector_of(table, columns[0], source=source)
     found = matrix_of(table, columns, source=source)
-    return one_number(found, source=source, compared=True) if name == "score" else found
+    return one_number(found, source=source) if name == "score" else found
 
 
 class Arranged(NamedTuple):

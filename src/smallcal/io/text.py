@@ -131,7 +131,7 @@ def table_of(
     """Return the arrays of a table by their roles."""
     names = columns.class_names
     if columns.kind == "score" and scores is not None:
-        scores = one_number(scores, source="", compared=True)
+        scores = one_number(scores, source="")
     found = {
         columns.kind: scores,
         "labels": labels,
