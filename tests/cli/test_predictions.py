@@ -10,7 +10,7 @@ import pytest
 
 import smallcal as sc
 from smallcal import io, runtime
-from smallcal.calibrators.summary import accuracy_change
+from smallcal.calibrators.summary import accuracy_change, accuracy_line
 from smallcal.deploy.decided_rows import PREDICTIONS
 from support.simulated import simulate
 
@@ -113,6 +113,28 @@ def test_comparing_with_kept_predictions_leaves_accuracy_alone(files, cli):
     line = ("compare", "cal.npz", "test.npz", "--methods", "none,default", "--metrics", "accuracy")
     found = json.loads(cli(*line, *PLAIN, "--keep-predictions", "--json")[1])["values"]
     assert found["none"] == found["smallcal"]
+
+
+def test_comparing_with_kept_predictions_measures_their_confidence(files, cli):
+    line = ("compare", "cal.npz", "test.npz", "--methods", "none,default", *PLAIN)
+    found = json.loads(cli(*line, "--keep-predictions", "--json")[1])["values"]["smallcal"]
+    z, y = rows_of()
+    cal = sc.Calibrator(keep_predictions=True).fit(*rows_of("cal.npz"))
+    sure, right = cal.confidence(z), z.argmax(axis=1) == y
+    loss = -np.log(np.where(right, sure, 1 - sure)).mean()
+    assert found["top_label_bce"] == pytest.approx(loss, rel=1e-5)
+    out = " ".join(cli(*line, "--keep-predictions")[1].split())
+    assert f"with keep_predictions: it {accuracy_line(cal.fitted_)}." in out
+
+
+def test_a_report_ships_the_option_once(files, cli):
+    line = ("report", "cal.npz", "test.npz", "--methods", "none,default", "--n-boot", "100")
+    code, out, err = cli(*line, "--keep-predictions", "-o", "report.json")
+    assert code == 0, err
+    command = next(text for text in out.splitlines() if text.strip().startswith("smallcal fit"))
+    assert command.split().count("--keep-predictions") == 1
+    assert cli(*command.split()[1:])[0] == 0
+    assert runtime.load("cal.json").keep_predictions
 
 
 def test_select_names_the_command_that_keeps_predictions(files, cli):

@@ -88,8 +88,8 @@ class Selection(InNotebook):
     reason : str
         One sentence.
     note : str
-        What changing predictions is worth, where they are kept and accuracy would be significantly
-        higher; else empty.
+        How many predictions the default changes, or would change if they were not kept, and what
+        that does to accuracy; empty where it changes none.
     table : tuple of Row
         Every candidate, in the order they were compared.
     n, n_classes : int
@@ -254,7 +254,7 @@ def select(
         level=level,
         input=input,
         random_state=seed,
-        note=advised.if_changed,
+        note=advised.predictions and f"{advised.method}, the default, {advised.predictions}.",
     )
 
 
