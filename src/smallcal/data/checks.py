@@ -72,15 +72,17 @@ def _from_torch(tensor: Any) -> NDArray[Any]:
 def as_scores(values: object, *, input: str = "logits", name: str = "logits") -> FloatArray:
     """Return floating logits of shape (n, C), C >= 2, without checking every value.
 
-    float16, float32 and float64 keep their type; integers become float64.
-    ``input="probabilities"`` checks the rows and takes the logarithm. Finiteness is left to
-    :func:`smallcal.data.masks.checked_logits`, so that a memory-mapped file is not read twice.
+    float32 and float64 keep their type; float16, which cannot tell .9999 from 1, becomes float32;
+    integers become float64. ``input="probabilities"`` checks the rows and takes the logarithm.
+    Finiteness is left to :func:`smallcal.data.masks.checked_logits`, so that a memory-mapped file
+    is not read twice.
     """
     require_input_kind(input)
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
     array = _float_matrix(values, name=name)
-    return _log_probabilities(array, name=name) if input == "probabilities" else array
+    array = _log_probabilities(array, name=name) if input == "probabilities" else array
+    return array if array.dtype.itemsize >= 4 else array.astype(np.float32)
 
 
 def _log_probabilities(array: FloatArray, *, name: str) -> FloatArray:

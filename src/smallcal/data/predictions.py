@@ -63,7 +63,7 @@ class Predictions:
     Attributes
     ----------
     logits : ndarray of shape (n, C)
-        In the floating type they came in; the arithmetic of a fit is float64. An option that a
+        float32 or float64, as they came in; the arithmetic of a fit is float64. An option that a
         row does not have is :data:`smallcal.data.masks.MASKED`.
     labels : ndarray of shape (n,), int64
     squared_norms : ndarray of shape (n,), float64
@@ -231,7 +231,7 @@ class Predictions:
         return replace(rest, name=f"{self.name} without rows of weight 0")
 
     def sha256(self) -> str:
-        """Fingerprint of logits (in the type they came in), labels, features and groups."""
+        """Fingerprint of logits, labels, features and groups."""
         digest = hashlib.sha256("\0".join(self.group_names).encode())
         parts = (self.logits, self.labels, self.features, self.groups)
         for array in (part for part in parts if part is not None):
