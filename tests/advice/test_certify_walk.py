@@ -16,6 +16,7 @@ from smallcal.advice.certify_walk import (
     counts_by,
     interval,
     lowest_risk,
+    one_of_each,
     rows_to_pass,
     start_rows,
     upper_bound,
@@ -211,3 +212,26 @@ def test_the_promise_holds_in_simulation(model, rule, n):
         place = walk(Counts.of(sure, rng.random(n) < right), target)
         broken += place is not None and bool(rate[place] > target.risk)
     assert broken <= binom.ppf(0.9999, repeats, target.delta)
+
+
+def test_rows_drawn_from_clusters_are_each_as_likely():
+    clusters = np.array([3, 1, 1, 1, 2, 0, 2, 2, 2])  # of 1, 3, 4 and 1 rows
+    drawn = [one_of_each(clusters, seed=seed) for seed in range(4_000)]
+    assert all(len(np.unique(clusters[rows])) == len(rows) > 0 for rows in drawn)
+    share = np.bincount(np.concatenate(drawn), minlength=9) / 4_000
+    np.testing.assert_allclose(share, 1 / 4, atol=0.03)  # one over the largest size
+    alone = np.random.default_rng(0).permutation(50)
+    assert one_of_each(alone, seed=1).tolist() == list(range(50))
+
+
+def test_copies_break_the_promise_unless_one_of_each_is_taken():
+    target, rng = Target(risk=0.05, delta=0.05), np.random.default_rng(0)
+    flat = 0.9475  # confidence says nothing, and the error rate is above the risk
+    broken = np.zeros(2)
+    for seed in range(400):
+        clusters = np.repeat(np.arange(200), 5)
+        sure, right = rng.random(200)[clusters], (rng.random(200) < flat)[clusters]
+        for way, drawn in enumerate((np.arange(1_000), one_of_each(clusters, seed=seed))):
+            broken[way] += walk(Counts.of(sure[drawn], right[drawn]), target) is not None
+    assert broken[0] > 40
+    assert broken[1] <= 20 + 3 * np.sqrt(19)

@@ -62,6 +62,24 @@ def _at_least(confidence: FloatArray) -> IntArray:
     return np.asarray(len(confidence) - np.searchsorted(np.sort(confidence), GRID), dtype=np.int64)
 
 
+def one_of_each(clusters: IntArray, *, seed: int) -> IntArray:
+    """Draw rows that are independent of one another: at most one of each cluster.
+
+    A cluster is taken with a chance of its size over that of the largest, and of its rows any one:
+    every row is as likely as every other, so that the error rate is still that of rows.
+
+    Examples
+    --------
+    >>> one_of_each(np.array([0, 0, 1, 1, 2, 2]), seed=0).tolist()
+    [1, 3, 5]
+    """
+    sizes = np.bincount(clusters)
+    place = np.random.default_rng(seed).integers(sizes.max(), size=len(sizes))
+    taken = place < sizes
+    rows = np.argsort(clusters, kind="stable")[(np.cumsum(sizes) - sizes + place)[taken]]
+    return np.asarray(np.sort(rows), dtype=np.int64)
+
+
 def counts_by(
     confidence: FloatArray, correct: BoolArray, codes: IntArray, n_names: int
 ) -> list[Counts]:

@@ -34,6 +34,8 @@ class Certified:
         Where none qualifies: the lowest risk that these rows could promise.
     fewest : int or None
         Where none qualifies: the fewest accepted rows that can promise the risk, without an error.
+
+    Of rows in clusters, all counts are of those drawn for the test.
     """
 
     name: str = ""
@@ -67,6 +69,8 @@ class Certificate:
         Fingerprint of the rows.
     input : {"logits", "score"}
         What rows hold.
+    clusters : int or None
+        How many clusters the rows come in, if not all are independent of one another.
     """
 
     risk: float
@@ -78,6 +82,7 @@ class Certificate:
     cross: bool = False
     sha256: str = ""
     input: str = "logits"
+    clusters: int | None = None
 
     @property
     def found(self) -> bool:
@@ -94,18 +99,26 @@ class Certificate:
         >>> print(Certificate(risk=0.02, confidence=0.95, rows=(row,)).promise)
         Of samples with confidence 0.9000 or more, at most 2 % are predicted wrong. This holds \
 with 95 % confidence, by an exact test on 300 labelled samples that were not used in the fit, \
-for samples of the same kind.
+for samples of the same kind, assuming that the samples are independent of one another.
         """
         claim = CLAIMS[self.input]
         seen = "that were not used in the fit"
         if self.cross:
             seen = "of the fit itself, out of fold, so that it is approximate"
+        if self.clusters is not None:
+            seen += f", at most one from each of {self.clusters:,} clusters"
         n = sum(row.n for row in self.rows)
         return (
             f"{self._promised(claim)} This holds with {percent(self.confidence)} confidence, by "
             f"{'an exact test' if self.by == 'all' else 'exact tests'} on {n:,} labelled samples "
-            f"{seen}, for samples of the same kind."
+            f"{seen}, for samples of the same kind, assuming that {self.assumption}."
         )
+
+    @property
+    def assumption(self) -> str:
+        """What the guarantee takes for granted."""
+        what = "samples" if self.clusters is None else "clusters"
+        return f"the {what} are independent of one another"
 
     def _promised(self, claim: Claim) -> str:
         """Return what is promised of which samples."""
@@ -185,13 +198,16 @@ for samples of the same kind.
         said = f"{who} qualifies for {risk}: the best bound reachable here is {best}"
         said += whose and f", that{whose}"
         if row.fewest is not None and row.n < row.fewest:
-            said += f"; {risk} takes at least {row.fewest:,} samples{whose}, even without an error"
+            said += f"; {risk} takes at least {row.fewest:,} samples{whose}"
+            said += "" if self.clusters is None else " from different clusters"
+            said += ", even without an error"
         return f"{said}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         told = {**asdict(self), "found": self.found}
         told["promise"] = self.promise if self.found else None
+        told["assumption"] = self.assumption
         return dict(plain(told))
 
 

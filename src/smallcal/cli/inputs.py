@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io
@@ -19,7 +20,7 @@ from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
 from smallcal.deploy.decided_rows import Known, Rows, decided, rows_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, SmallcalError
 from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
 
@@ -134,6 +135,19 @@ def load(
         loaded = loaded.in_order_of(choice.known)
     terminal.note(*(() if quiet else loaded.notes))
     return loaded
+
+
+def clusters(
+    loaded: Loaded, asked: Asked, cluster: str | None, calibrator: FittedCalibrator | None = None
+) -> NDArray[np.str_] | None:
+    """Return the cluster of each row of a file, by the column or array that is named."""
+    if cluster is None or cluster == asked.group:
+        return None if cluster is None else loaded.groups
+    try:
+        found = load(loaded.source, replace(asked, group=cluster), calibrator, quiet=True)
+    except SmallcalError as error:
+        raise error.calling("--group", "--cluster") from error
+    return found.groups
 
 
 def in_pieces(

@@ -86,6 +86,14 @@ Group = Annotated[
         "splits, groups means val_groups.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    option(
+        "FIELD",
+        "Column or array that says which samples depend on one another, such as those of one "
+        "patient or prompt.",
+    ),
+]
 Per = Annotated[
     str | None,
     option("FIELD", "Field with the model or task of each row: fit one calibrator for each."),

@@ -74,6 +74,8 @@ class Predictions:
     groups : ndarray of shape (n,), int64, or None
         The group of each row as a place among ``group_names``, -1 where it has none.
     group_names : tuple of str
+    clusters : ndarray of shape (n,), int64, or None
+        Which rows depend on one another: those of the same number.
     class_names : tuple of str, or None
         Of the columns.
     score : ScoreScale or None
@@ -106,6 +108,7 @@ class Predictions:
     features: FloatArray | None = None
     groups: IntArray | None = None
     group_names: tuple[str, ...] = ()
+    clusters: IntArray | None = None
     class_names: tuple[str, ...] | None = None
     score: ScoreScale | None = None
     name: str = "logits"
@@ -183,6 +186,7 @@ class Predictions:
             weight=weight,
             features=None if self.features is None else self.features[rows],
             groups=None if self.groups is None else self.groups[rows],
+            clusters=None if self.clusters is None else self.clusters[rows],
         )
 
     @property
