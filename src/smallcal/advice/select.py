@@ -1,5 +1,7 @@
 """Select a calibrator by cross-validation: the default, unless another is better beyond chance.
 
+The uncalibrated model stays where the default does not gain a standard error over it.
+
 All candidates are fitted and measured on the same held-out samples. Where candidates are named,
 they go from simple to rich, and a richer one replaces a simpler one only when it gains more than
 one standard error.
@@ -152,7 +154,8 @@ def select(
     was fitted on, its mean gain is larger than chance explains: by one standard error where you
     name candidates, from simple to rich; where you name none, by as many as it takes to be 99 %
     sure that no candidate is taken for better than the default by mistake, and without a higher
-    NLL.
+    NLL. Then the uncalibrated model stays too, unless the choice gains one standard error over it
+    in the loss or NLL.
 
     Parameters
     ----------
