@@ -21,7 +21,7 @@ from smallcal.io.columns import Columns
 from smallcal.io.judge import SAMPLE, Labels, count_labels
 from smallcal.io.layout import AS_IT_IS, Choice
 from smallcal.io.outcomes import one_number
-from smallcal.io.tables import Table
+from smallcal.io.tables import Table, unescaped
 from smallcal.io.words import LABEL_NAMES, OUTCOME_WORDS
 
 #: Text over this many characters is refused when its packed file is a hundred times smaller.
@@ -86,10 +86,10 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
             except ValueError:
                 raise _not_a_number(row, headers, columns, file) from None
             if columns.label is not None:
-                cell = row.cells[columns.label]
+                cell = unescaped(row.cells[columns.label])
                 labels.append(cell if cell in names else cell.strip())
             if columns.group is not None:
-                groups.append(row.cells[columns.group].strip())
+                groups.append(unescaped(row.cells[columns.group]).strip())
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
     matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
     found = None if columns.label is None else typed(labels, names)
@@ -231,7 +231,7 @@ def _seen(file: Path, separator: str, headers: Sequence[str], choice: Choice) ->
     if place is None:
         return None
     with text_of(file) as handle:
-        labels = [row.cells[place].strip() for row in _rows(handle, file, separator)[1]]
+        labels = [unescaped(row.cells[place]).strip() for row in _rows(handle, file, separator)[1]]
     return count_labels(typed(labels))
 
 
