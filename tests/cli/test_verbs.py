@@ -194,10 +194,10 @@ def test_probabilities_stream_too(cli, monkeypatch):
     cal.save("m.json")
     np.save("p.npy", p)
     monkeypatch.setattr(stream_module, "BLOCK_BYTES", 1000)
-    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy")
+    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "logits")
     assert code == 2
     assert "p.npy holds logits, but this calibrator was fitted on probabilities" in err
-    assert cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "probabilities")[0] == 0
+    assert cli("apply", "m.json", "p.npy", "-o", "q.npy")[0] == 0
     np.testing.assert_array_equal(np.load("q.npy"), cal.predict_proba(p))
     p[300] = 0.9
     np.save("p.npy", p)

@@ -142,7 +142,7 @@ def select(
     n_repeats: int = 5,
     n_folds: int = 5,
     level: float = 0.95,
-    input: str = "logits",
+    input: str | None = None,
     features: object = None,
     keep_predictions: bool = False,
     random_state: int = 0,
@@ -214,7 +214,7 @@ def select(
     require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
     seed = whole_number(random_state, "random_state", most=MAX_SEED)
     given = Predictions.of(logits, labels, input=input, features=features)
-    given.require_fittable(input=input)
+    given.require_fittable()
     preds = replace(given, logits=given.logits.astype(np.float64))
     loss = CLAIMS[preds.kind].loss if loss == CLAIMS["logits"].loss else loss
     measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
@@ -255,7 +255,7 @@ def select(
         n_repeats=folds.n_repeats,
         n_folds=folds.n_folds,
         level=level,
-        input=input,
+        input=input or "logits",
         random_state=seed,
         note=advised.predictions and f"{advised.method}, the default, {advised.predictions}.",
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from smallcal import io
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
+from smallcal.data.checks import as_scores
 from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
@@ -70,9 +71,12 @@ class Asked:
         return "score" if self.scored else self.input
 
     def kind_for(self, calibrator: FittedCalibrator | None) -> str | None:
-        """Return what the numbers are: of a calibrator of scores, scores where nothing is said."""
-        if self.kind is None and calibrator is not None and calibrator.input == "score":
-            return "score"
+        """Return what the numbers are: what the calibrator takes, where nothing is said.
+
+        Of a calibrator of logits the file may still say that it holds something else.
+        """
+        if self.kind is None and calibrator is not None and calibrator.input != "logits":
+            return calibrator.input
         return self.kind
 
     @property
@@ -134,6 +138,9 @@ def load(
     if not as_written:
         loaded = loaded.in_order_of(choice.known)
     terminal.note(*(() if quiet else loaded.notes))
+    if calibrator is None and asked.kind is None and loaded.input == "logits":
+        with naming(loaded.source):
+            as_scores(loaded.logits)  # refuses what looks like probabilities
     return loaded
 
 

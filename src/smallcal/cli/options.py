@@ -53,7 +53,7 @@ Input = Annotated[
     option(
         "logits|probabilities|score",
         "What DATA contains; a score is one number per sample, with an outcome of 0 or 1. "
-        "Default: by the names in the file, otherwise logits.",
+        "Default: by the names in the file, otherwise what CAL takes, or logits.",
     ),
 ]
 Columns = Annotated[

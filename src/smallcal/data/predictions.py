@@ -130,7 +130,7 @@ class Predictions:
         logits: object,
         labels: object,
         *,
-        input: str = "logits",
+        input: str | None = None,
         class_names: Sequence[str] | None = None,
         weight: object = None,
         features: object = None,
@@ -140,6 +140,7 @@ class Predictions:
     ) -> Predictions:
         """Check what the user gave and return the record.
 
+        Where ``input`` is not said they are logits, and refused if they look like probabilities.
         With ``input="score"``, ``score`` is the scale of a split that was seen before.
         """
         if input == "score":
@@ -243,11 +244,10 @@ class Predictions:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def require_fittable(self, *, input: str = "logits") -> None:
+    def require_fittable(self) -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
-        # One row tells for any sensible model: logits have negative entries, and differ. Scores
-        # that are all equal get the success rate.
-        first = self.logits[0]
-        suspect = self.score is None and (first.min() >= 0 or np.ptp(first) == 0)
+        # One row tells for any sensible model: logits differ. Scores that are all equal get the
+        # success rate.
+        suspect = self.score is None and np.ptp(self.logits[0]) == 0
         if self.n < MIN_FIT_SAMPLES or suspect:
-            refuse_unfittable(self.logits, input=input, least=MIN_FIT_SAMPLES, name=self.name)
+            refuse_unfittable(self.logits, least=MIN_FIT_SAMPLES, name=self.name)

@@ -284,7 +284,8 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> Rows:
         if fitted.score is not None:
             return Rows(fitted.predict_score(block.scores), block.scores)
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
-            checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
+            scores = as_scores(block.scores, input="logits")
+            checked_logits(scores, name="logits", first_row=block.start)
         return rows_of(fitted, block.scores)
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
@@ -292,11 +293,11 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> Rows:
         raise error.about(f"{shown}{where}") from error
 
 
-def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
+def uncalibrated(block: Block, input: str | None, shown: str) -> NDArray[Any]:
     """Return a block's own probabilities; what is wrong is named by file and row."""
     try:
         scores = as_scores(block.scores, input=input)
-        scores, _ = checked_logits(scores, name=input, first_row=block.start)
+        scores, _ = checked_logits(scores, name=input or "logits", first_row=block.start)
     except InputError as error:
         raise error.about(shown) from error
     return softmax(scores)

@@ -172,7 +172,7 @@ def _fit_all(
     """Fit each method; one that fails is a reason, not the end of the others."""
     checked = inputs.predictions(cal)
     with inputs.naming(cal.source):
-        checked.require_fittable(input=cal.input)
+        checked.require_fittable()
     if cal.logits.shape[1:] != test.logits.shape[1:]:
         raise InputError(
             f"{cal.source} has {checked.n_classes} columns and {test.source} has "

@@ -217,7 +217,7 @@ def _groups(loaded: Loaded, by: str | None, asked: inputs.Asked) -> NDArray[np.s
     """Return the groups to measure by, which need not be those of the calibrator."""
     if by is None or by == asked.group:
         return None if by is None else loaded.groups
-    return inputs.load(loaded.source, replace(asked, group=by)).groups
+    return inputs.load(loaded.source, replace(asked, group=by, input=loaded.input)).groups
 
 
 def _show(values: dict[str, float], found: dict[str, Interval], level: float, kind: str) -> None:
