@@ -550,3 +550,29 @@ def test_the_sentence_follows_the_numbers():
     assert "by uncalibrated, 1.00 %, so nothing improves on the uncalibrated model" in worse
     near = next(findings(cells(none=(0.1, 0.1), ts_nll=(0.01, 0.03), srts_bce=(0.02, 0.024))))
     assert near.endswith("; SRTS-BCE within one standard deviation.")
+
+
+def test_evaluate_and_compare_resample_clusters(cli):
+    z, y = split(100, 2)
+    rows = np.repeat(np.arange(100), 5)
+    np.savez("many.npz", logits=z[rows], labels=y[rows], prompt=rows)
+    measured = ("evaluate", "many.npz", "--metrics", "accuracy,ece15", "--cost", "miss=5")
+    compared = ("compare", "cal.npz", "many.npz", "--methods", "none,ts-nll", "--metrics", "nll")
+    for call in (measured, compared):
+        call += () if call is measured else ("--n-boot", "100")
+        code, out, err = cli(*call)
+        assert (code, "of the test samples" in out) == (0, True)
+        assert "only 100 of 500 samples differ" in err
+        code, out, err = cli(*call, "--cluster", "prompt")
+        assert (code, err) == (0, "")
+        assert "resamples of the clusters of test samples." in " ".join(out.split())
+        code, out, err = cli(*call, "--cluster", "promt")
+        assert (code, out) == (2, "")
+        assert "--cluster: many.npz has no 'promt'" in err
+    code, out, _ = cli(*measured, "--cluster", "prompt", "--json")
+    told = json.loads(out)
+    assert told["intervals"]["ece15"]["unit"] == "clusters of test samples"
+    assert told["cost"]["cost"]["unit"] == "clusters of test samples"
+    code, out, err = cli("evaluate", "many.npz", "--by", "prompt", "--cluster", "prompt")
+    assert (code, out) == (2, "")
+    assert "leave out --cluster" in err

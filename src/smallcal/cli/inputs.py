@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io
+from smallcal.advice.copies import copies_note
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
 from smallcal.data.checks import as_scores
@@ -155,6 +156,12 @@ def clusters(
     except SmallcalError as error:
         raise error.calling("--group", "--cluster") from error
     return found.groups
+
+
+def note_copies(source: str, labels: IntArray, proba: FloatArray) -> None:
+    """Say that samples are copies of one another, where nobody named clusters."""
+    if note := copies_note(labels, np.column_stack([1 - proba, proba][proba.ndim - 1 :])):
+        terminal.note(f"{source}: {note}")
 
 
 def in_pieces(

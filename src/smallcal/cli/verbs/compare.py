@@ -65,6 +65,7 @@ def compare(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    cluster: options.Cluster = None,
     keep_predictions: options.KeepPredictions = False,
     n_boot: options.EnoughBoot = None,
     level: options.Level = 0.95,
@@ -78,6 +79,7 @@ def compare(
     choices.metric_names(metrics, DEFAULT_METRICS)  # before anything is read
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
+    clusters = inputs.clusters(test, asked, cluster)
     usual, shown = DEFAULT_METHODS.split(","), DEFAULT_METRICS
     if cal.input == "score":
         usual, shown = list(OF_SCORES), SCORE_METRICS
@@ -103,10 +105,14 @@ def compare(
     }
     result, usually = None, default_of(cal.input)
     scored = {
-        name: as_predicted(fitted, Scored.of(labels, tested_on.measured(proba)), tested_on)
+        name: as_predicted(
+            fitted, Scored.of(labels, tested_on.measured(proba), clusters=clusters), tested_on
+        )
         for name, (fitted, proba) in fits.items()
     }
     if scored:
+        if clusters is None and n_boot != 0:
+            inputs.note_copies(test.source, labels, scored[next(iter(scored))].proba)
         reference = baseline if baseline in scored else next(iter(scored))
         bootstrap = (n_boot, level, seed)
         with resampling(*bootstrap) as drawn:
@@ -241,7 +247,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
         headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]
         terminal.show_table(["method", *headers], rows)
     drawn = resamples(own for row in result.intervals.values() for own in row.values())
-    terminal.say(f"Intervals: {drawn} of the test samples.")
+    terminal.say(f"Intervals: {drawn} of the {result.unit}.")
     terminal.say(*map(result.verdict, result.intervals))
 
 
