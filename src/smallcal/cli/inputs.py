@@ -15,7 +15,7 @@ from smallcal import io
 from smallcal.advice.copies import copies_note
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
-from smallcal.data.checks import as_scores
+from smallcal.data.checks import as_probabilities, as_scores
 from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
@@ -306,7 +306,17 @@ def probabilities(
             f"{loaded.source} holds scores that are not probabilities, so calibration cannot be "
             "measured. Fit a calibrator and pass it with --calibrator"
         )
-    return Seen(checked.labels, checked.measured(softmax(checked.logits)))
+    return Seen(checked.labels, uncalibrated(loaded, checked))
+
+
+def uncalibrated(loaded: Loaded, checked: Predictions) -> FloatArray:
+    """Return the model's own probabilities; those that a file holds as they are.
+
+    Their logarithms would make ties of what differs in the last digit, and change predictions.
+    """
+    if loaded.input == "probabilities":
+        return as_probabilities(loaded.logits, name=loaded.input)
+    return checked.measured(softmax(checked.logits))
 
 
 def label_column(labels: NDArray[Any], loaded: Loaded) -> NDArray[Any]:

@@ -28,7 +28,6 @@ from smallcal.cli.options import option
 from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray, IntArray
-from smallcal.data.special import softmax
 from smallcal.deploy.decided_rows import Rows
 from smallcal.errors import InputError
 from smallcal.io import Loaded
@@ -167,7 +166,7 @@ def _probabilities(
     if fitted is None or not both:
         return _Seen(codes, proba, proba, rows)
     checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
-    return _Seen(codes, proba, checked.measured(softmax(checked.logits)), rows)
+    return _Seen(codes, proba, inputs.uncalibrated(loaded, checked), rows)
 
 
 def _measured(
