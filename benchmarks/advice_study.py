@@ -87,8 +87,11 @@ def asked(kinds, options):
 
 
 def disagreements(found):
-    """Return how often each two verbs recommend different methods, and of how many draws."""
-    draws = [said for many in found.values() for said in many]
+    """Return how often each two verbs recommend different methods, and of how many draws.
+
+    Only `select` may recommend to fit nothing: those draws are left out.
+    """
+    draws = [said for many in found.values() for said in many if said["select"] != "none"]
     pairs = itertools.combinations(draws[0], 2)
     return {pair: sum(said[pair[0]] != said[pair[1]] for said in draws) for pair in pairs}, len(
         draws
@@ -128,9 +131,11 @@ def report(kinds, results, found, options):
     """Yield the tables."""
     pairs, n = disagreements(found)
     differ = sum(pairs.values())
+    asked = sum(map(len, found.values()))
     yield (
-        f"{n:,} splits; `fit`, `select`, `plan`, `audit` and `report` asked about each. "
-        f"Pairs of commands that disagreed: {differ} of {n * len(pairs):,}."
+        f"{asked:,} splits; `fit`, `select`, `plan`, `audit` and `report` asked about each. "
+        f"`select` left {asked - n:,} models alone. "
+        f"Pairs of commands that disagreed about the others: {differ} of {n * len(pairs):,}."
     )
     yield ""
     heads = ["kind", "samples", "best on average: top-label log-loss, log-loss"]

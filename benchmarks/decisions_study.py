@@ -24,13 +24,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
+from scipy.special import expit
 
 import certify_simulation
 import decisions_later
 import decisions_real
 import smallcal as sc
 from certify_simulation import MODELS, broken, broken_by_group
-from smallcal.advice.certify_walk import Counts, Target, p_value
+from smallcal.advice.certify_walk import Counts, Target, one_of_each, p_value, walk
 from smallcal.advice.prediction_sets import coverage_of
 from smallcal.calibrators.prediction_set import class_scores
 from smallcal.data.special import softmax
@@ -188,6 +189,73 @@ def walks_by_group(repeats):
             lines.append(f"| {name} | {correction} | {' | '.join(cells)} |")
             if found.broken > DELTA + error_of(repeats):
                 failures.append(f"by group, {name}, {correction}: {percent(found.broken)} %")
+    return Part(lines, failures)
+
+
+def copies(k, rng):
+    """Return clusters that are five copies of one sample, and whether each is wrong."""
+    sure = expit(rng.normal(3.0, 1.8, k))
+    rows = np.repeat(np.arange(k), 5)
+    return rows, sure[rows], (rng.random(k) > sure)[rows]
+
+
+def alike(sizes, spread):
+    """Return clusters whose samples are confident alike and right alike."""
+
+    def draw(k, rng):
+        rows = np.repeat(np.arange(k), sizes(k, rng))
+        odds = rng.normal(3.0, 1.5, len(rows)) + rng.normal(0, 1, k)[rows]
+        right = expit(odds + rng.normal(0, spread, k)[rows])
+        return rows, expit(odds), rng.random(len(rows)) > right
+
+    return draw
+
+
+CLUSTERS = [
+    ("200 items x 5 copies", copies, 200, 0.02),
+    ("200 items x 5 copies", copies, 200, 0.05),
+    ("2,000 items x 5 copies", copies, 2_000, 0.02),
+    ("300 patients, 1 to 9 samples", alike(lambda k, rng: rng.integers(1, 10, k), 1), 300, 0.05),
+    ("90 seasons x 200 games", alike(lambda k, rng: 200, 1), 90, 0.1),
+]
+
+
+def certified_clusters(job):
+    """Return outcomes of walks over all samples of clusters, and over one of each."""
+    place, repeats = job
+    _, draw, k, risk = CLUSTERS[place]
+    rng, target = np.random.default_rng([place, k]), Target(risk=risk, delta=DELTA)
+    _, sure, wrong = draw(5_000 if place == len(CLUSTERS) - 1 else 300_000, rng)
+    truth = Counts.of(sure, ~wrong)
+    rates = truth.errors / np.maximum(truth.accepted, 1)
+    outcomes = np.zeros((repeats, 2, 3))
+    for repeat in range(repeats):
+        clusters, sure, wrong = draw(k, rng)
+        drawn = one_of_each(clusters, seed=repeat)
+        for column, rows in enumerate((np.arange(len(sure)), drawn)):
+            counts = Counts.of(sure[rows], ~wrong[rows])
+            end = walk(counts, target)
+            if end is not None:
+                outcomes[repeat, column] = rates[end] > risk, 1, counts.accepted[end] / counts.n
+    return outcomes.mean(axis=0)
+
+
+def clusters(repeats, pool):
+    lines = [
+        f"**Thresholds, samples in clusters.** {repeats:,} repetitions a line: all samples taken "
+        "as independent, and `--cluster`, which tests at most one of each cluster. In %.",
+        "",
+        "| samples | risk | all: broken | found | accepted | `--cluster`: broken | found "
+        "| accepted |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    failures = []
+    found = pool.map(certified_clusters, [(place, repeats) for place in range(len(CLUSTERS))])
+    for (name, _, _, risk), outcome in zip(CLUSTERS, found, strict=True):
+        cells = " | ".join(percent(each) for each in outcome.ravel())
+        lines.append(f"| {name} | {percent(risk, 0)} | {cells} |")
+        if outcome[1, 0] > DELTA + error_of(repeats):
+            failures.append(f"clusters, {name}: {percent(outcome[1, 0])} %")
     return Part(lines, failures)
 
 
@@ -468,6 +536,7 @@ def parts(folder, repeats, pool):
     """Yield each part of the study by its name; what is not asked for is not computed."""
     yield "walks", lambda: walks(repeats, pool)
     yield "groups", lambda: walks_by_group(repeats)
+    yield "clusters", lambda: clusters(repeats, pool)
     yield "certify", lambda: whole_runs(repeats, pool)
     yield "cross", lambda: cross_runs(repeats, pool)
     yield "sets", lambda: set_coverage(repeats, pool)

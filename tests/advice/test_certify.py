@@ -268,15 +268,15 @@ def test_twenty_rows_all_right(cal):
     z = np.tile(np.array([[9.0, 0, 0, 0, 0, 0]]), (20, 1))
     found = sc.certify(cal, z, np.zeros(20, dtype=int))
     assert str(found) == (
-        "None qualifies for 2 %: the best bound reachable here is 14 %; at least 130 more labelled "
-        "samples would be needed for 2 %."
+        "None qualifies for 2 %: the best bound reachable here is 14 %; 2 % takes at least 149 "
+        "samples, even without an error."
     )
     z = np.tile(z, (20, 1))
     found = sc.certify(cal, z, np.zeros(400, dtype=int))
     assert found.threshold == 0.0
     assert str(found).startswith("All samples may be accepted: at most 2 % of them are predicted")
     found = sc.certify(cal, z, np.ones(400, dtype=int))
-    assert "More samples like these would not help" in str(found)
+    assert str(found) == "None qualifies for 2 %: the best bound reachable here is 100 %."
     found = sc.certify(cal, z, np.ones(400, dtype=int), rule="all")
     assert not found.found
 
@@ -315,3 +315,79 @@ def test_what_was_learned_later_forbids_refits(cal, split):
     for cross in (False, True):
         with pytest.raises(InputError, match=r"refreshed on.* certify on other labelled rows$"):
             sc.certify(moved, *split[1], cross=cross)
+
+
+def in_clusters(z, y, sizes):
+    """Return rows in clusters of copies, and the number of each row's cluster."""
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return z[rows], y[rows], rows
+
+
+def test_at_most_one_row_of_each_cluster_is_tested(cal, split):
+    z, y = split[1]
+    one = sc.certify(cal, z, y, risk=0.1)
+    assert sc.certify(cal, z, y, risk=0.1, clusters=np.arange(len(y))).threshold == one.threshold
+    assert one.certificates[0].assumption == "the samples are independent of one another"
+    *rows, clusters = in_clusters(z, y, np.full(len(y), 3))
+    found = sc.certify(cal, *rows, risk=0.1, clusters=clusters)
+    (certificate,) = found.certificates
+    assert certificate.rows == one.certificates[0].rows  # copies are no new evidence
+    assert found.to_dict()["certificates"][0]["clusters"] == len(y)
+    assert certificate.assumption == "the clusters are independent of one another"
+    assert found.calibrator.decisions[0].promise == certificate.promise
+    assert "at most one from each of 2,000 clusters" in certificate.promise
+    assert certificate.promise.endswith(f"assuming that {certificate.assumption}.")
+
+
+def test_by_class_and_by_group_clusters_are_drawn_once(cal, split):
+    *rows, clusters = in_clusters(*split[1], np.tile([1, 2, 3, 4], 500))
+    groups = np.where(clusters % 2, "odd", "even")
+    for by in ("class", "group"):
+        given = {"by": by, "groups": groups, "clusters": clusters}
+        found = sc.certify(cal, *rows, risk=0.2, **given)
+        tested = sum(row.n for row in found.certificates[0].rows)
+        assert 1_150 < tested < 1_350  # 5,000 rows, clusters of at most 4
+        assert sc.certify(cal, *rows, risk=0.2, **given).to_dict() == found.to_dict()
+        other = sc.certify(cal, *rows, risk=0.2, **given, random_state=1)
+        assert other.to_dict() != found.to_dict()
+
+
+def test_cross_keeps_clusters_together(split):
+    z, y, clusters = in_clusters(*(part[:150] for part in split[0]), np.full(150, 3))
+    preds = replace(Predictions.of(z, y), clusters=clusters)
+    folds = repeated_folds(preds, n_repeats=2, n_folds=5, seed=0)
+    for fold in folds.of:
+        assert len(np.unique(np.column_stack([fold, clusters]), axis=0)) == 150
+        shares = [(~preds.came)[fold == k].mean() for k in range(5)]
+        assert max(shares) - min(shares) < 0.1
+    two = replace(preds, clusters=clusters % 2)
+    assert repeated_folds(two, n_repeats=1, n_folds=5, seed=0).n_folds == 2
+    cal = sc.TemperatureScaling().fit(z, y)
+    found = sc.certify(cal, z, y, risk=0.4, cross=True, clusters=clusters)
+    assert sum(row.n for row in found.certificates[0].rows) == 150
+
+
+def test_copies_are_noticed(cal, split):
+    z, y = split[1]
+    *rows, clusters = in_clusters(z, y, np.tile([1, 2], 1_000))
+    with pytest.warns(sc.FitWarning, match="only 2,000 of 3,000 samples differ") as caught:
+        sc.certify(cal, *rows, risk=0.1)
+    assert "--cluster (in Python clusters=)" in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sc.certify(cal, *rows, risk=0.1, clusters=clusters)
+        few = np.r_[0 : len(y), :10]
+        sc.certify(cal, z[few], y[few], risk=0.1)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        (["a", "b"], "one entry per row"),
+        ([None, *["a"] * 1_999], "1 of 2,000 rows have none, row 0 first"),
+    ],
+)
+def test_bad_clusters_get_one_line(cal, split, clusters, words):
+    with pytest.raises(InputError, match=words) as raised:
+        sc.certify(cal, *split[1], clusters=clusters)
+    assert "\n" not in str(raised.value)

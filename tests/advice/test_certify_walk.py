@@ -16,7 +16,7 @@ from smallcal.advice.certify_walk import (
     counts_by,
     interval,
     lowest_risk,
-    rows_needed,
+    one_of_each,
     rows_to_pass,
     start_rows,
     upper_bound,
@@ -178,24 +178,6 @@ def test_what_these_rows_can_promise_instead():
     assert lowest_risk(Counts.of([0.9], [False]), TWO) == pytest.approx(1.0)
 
 
-def test_rows_needed_are_about_right():
-    # Half of the rows are never wrong in five hundred, the others in five: 2 % takes some 400.
-    sure = np.repeat([0.99, 0.8], 100)
-    right = np.r_[np.full(100, True), np.arange(100) > 20]
-    needed = rows_needed(Counts.of(sure, right), TWO)
-    assert 400 < needed < 700
-    found = []
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        sure = rng.choice([0.99, 0.8], needed)
-        right = rng.random(needed) < np.where(sure > 0.9, 0.995, 0.79)
-        found.append(walk(Counts.of(sure, right), TWO) is not None)
-    assert 0.3 < np.mean(found) < 0.95
-    assert rows_needed(Counts.of([0.9] * 50, [False] * 50), TWO) is None
-    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO) is None
-    assert rows_needed(Counts.of([0.9] * 5, [True] * 5), TWO, prior=0) == 149
-
-
 def sharply_wrong(n, rng):
     """The surest rows are the worst, and half of all confidences are equal."""
     odds = rng.normal(3.0, 1.8, n)
@@ -230,3 +212,26 @@ def test_the_promise_holds_in_simulation(model, rule, n):
         place = walk(Counts.of(sure, rng.random(n) < right), target)
         broken += place is not None and bool(rate[place] > target.risk)
     assert broken <= binom.ppf(0.9999, repeats, target.delta)
+
+
+def test_rows_drawn_from_clusters_are_each_as_likely():
+    clusters = np.array([3, 1, 1, 1, 2, 0, 2, 2, 2])  # of 1, 3, 4 and 1 rows
+    drawn = [one_of_each(clusters, seed=seed) for seed in range(4_000)]
+    assert all(len(np.unique(clusters[rows])) == len(rows) > 0 for rows in drawn)
+    share = np.bincount(np.concatenate(drawn), minlength=9) / 4_000
+    np.testing.assert_allclose(share, 1 / 4, atol=0.03)  # one over the largest size
+    alone = np.random.default_rng(0).permutation(50)
+    assert one_of_each(alone, seed=1).tolist() == list(range(50))
+
+
+def test_copies_break_the_promise_unless_one_of_each_is_taken():
+    target, rng = Target(risk=0.05, delta=0.05), np.random.default_rng(0)
+    flat = 0.9475  # confidence says nothing, and the error rate is above the risk
+    broken = np.zeros(2)
+    for seed in range(400):
+        clusters = np.repeat(np.arange(200), 5)
+        sure, right = rng.random(200)[clusters], (rng.random(200) < flat)[clusters]
+        for way, drawn in enumerate((np.arange(1_000), one_of_each(clusters, seed=seed))):
+            broken[way] += walk(Counts.of(sure[drawn], right[drawn]), target) is not None
+    assert broken[0] > 40
+    assert broken[1] <= 20 + 3 * np.sqrt(19)

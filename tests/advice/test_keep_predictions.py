@@ -5,7 +5,7 @@ import pytest
 
 import smallcal as sc
 from smallcal.advice.calibrated_split import scored_on
-from smallcal.advice.recommend import Recommendation, if_changed, recommend
+from smallcal.advice.recommend import Recommendation, recommend
 from smallcal.calibrators.summary import accuracy_line
 from smallcal.data.predictions import Predictions
 from support.simulated import simulate
@@ -48,20 +48,18 @@ def test_the_default_says_what_changing_predictions_is_worth():
     assert f"accuracy {100 * found['accuracy_change']:+.1f} points, 95 % interval" in said
     kept = f"keeps the model's predictions; without keep_predictions it {said}"
     assert accuracy_line(KEPT.fitted_) == kept
-    worth = f"Changing predictions would significantly raise accuracy: {said}."
-    assert (if_changed(KEPT.fitted_), if_changed(FREE.fitted_)) == (worth, "")
     preds = Predictions.of(*CAL)
     told = recommend(preds, keep_predictions=True)
-    assert told.sentence == f"Use smallcal, the default, with keep_predictions. {worth}"
-    assert recommend(preds) == Recommendation("smallcal", 500)
-    assert recommend(preds).sentence == "Use smallcal, the default."
+    assert told.sentence == f"Use smallcal, the default, with keep_predictions: it {kept}."
+    assert recommend(preds) == Recommendation("smallcal", 500, predictions=said)
+    assert recommend(preds).sentence == f"Use smallcal, the default: it {said}."
 
 
 def test_a_fit_that_fell_back_has_nothing_to_say_of_predictions():
     z, _ = CAL
     preds = Predictions.of(z, z.argmax(axis=1))
     found = recommend(preds, keep_predictions=True)
-    assert found.if_changed == ""
+    assert found.predictions == ""
     assert found.sentence.startswith("Use smallcal, the default, with keep_predictions: fewer than")
 
 
@@ -74,8 +72,8 @@ def test_select_measures_and_returns_a_default_that_keeps_predictions():
     assert found.table[0].nll == pytest.approx(free.table[0].nll)
     assert found.table[0].loss != free.table[0].loss
     assert found.table[2].loss == free.table[2].loss
-    assert found.note.startswith("Changing predictions would significantly raise accuracy")
-    assert free.note == ""
+    assert found.note == f"smallcal, the default, {accuracy_line(KEPT.fitted_)}."
+    assert free.note == f"smallcal, the default, {accuracy_line(FREE.fitted_)}."
     assert (found.choice, found.choice_options) == ("smallcal", {"keep_predictions": True})
     cal = found.estimator().fit(z, y)
     assert cal.fitted_.keep_predictions
@@ -88,13 +86,24 @@ def test_plans_and_audits_keep_predictions():
     kept, free = (sc.plan(z, y, keep_predictions=keep, **shared) for keep in (True, False))
     losses = [found.row(100).metrics["top_label_bce"].value for found in (kept, free)]
     assert losses[0] != losses[1]
-    assert any("Changing predictions would" in text for text in kept.sentences)
-    assert not any("Changing predictions would" in text for text in free.sentences)
+    for found, cal in ((kept, KEPT), (free, FREE)):
+        assert accuracy_line(cal.fitted_) in found.recommendation.sentence
+        assert found.recommendation.sentence in found.sentences
     audited = sc.audit(z, y, keep_predictions=True, n_refits=4, n_null=0)
     right = z.argmax(axis=1) == y
     point = audited.held_out["top_label_bce"].point
     assert point == pytest.approx(loss_of(right, KEPT.confidence(z)))
     assert audited.recommendation.keep_predictions
+
+
+def test_a_choice_that_cannot_change_predictions_does_not_hide_what_changing_them_would_do():
+    z, y = CAL
+    found = sc.select(z, y, candidates=["none", "ts-nll"], n_repeats=1)
+    assert found.choice == "ts-nll"
+    assert found.note == f"smallcal, the default, {accuracy_line(FREE.fitted_)}."
+    report = sc.report(CAL, TEST, methods=["ts-nll"], n_boot=0)
+    told = {row["text"]: row["level"] for row in report.content["verdict"]["findings"]}
+    assert told[f"On the calibration samples, {found.note}"] == "care"
 
 
 @pytest.mark.parametrize("cross", [False, True])

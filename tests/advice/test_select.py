@@ -388,6 +388,39 @@ def test_the_default_is_left_only_beyond_chance(gain, leaves):
     assert chosen_row(rows).candidate == "smallcal"
 
 
+@pytest.mark.parametrize("errors", [0.5, 0.99, 1.01])
+@pytest.mark.parametrize("metric", ["top_label_bce", "nll"])
+def test_the_uncalibrated_model_stays_unless_a_standard_error_is_gained_over_it(metric, errors):
+    """A hundred gains of 0.01 on average: their standard error is 0.01 / errors."""
+    spread = np.tile([1.0, -1.0], 50) * np.sqrt(99 / 100)
+    found = {
+        name: HeldOut(
+            {m: np.full((1, 2), 0.3) for m in ("top_label_bce", "nll")},
+            {m: np.full(100, 0.3) for m in ("top_label_bce", "nll")},
+        )
+        for name in ("smallcal", "none", "ts-nll")
+    }
+    found["smallcal"].samples[metric] -= 0.01 + 0.1 / errors * spread
+    rows = walk(found, loss="top_label_bce", rule="sample", errors=4.0, guard="nll")
+    assert chosen_row(rows).candidate == ("none" if errors < 1 else "smallcal")
+    assert [row.verdict for row in rows].count("accepted") == (errors < 1)
+    rows = walk(found, loss="top_label_bce", rule="sample", errors=4.0, guard="nll", enough=False)
+    assert chosen_row(rows).candidate == "smallcal"
+
+
+def test_an_exactly_calibrated_model_is_left_alone():
+    picks = [sc.select(*calibrated(250, seed), n_repeats=2, random_state=seed) for seed in range(8)]
+    alone = [found for found in picks if found.choice == "none"]
+    assert len(alone) >= 7
+    said = "keep the uncalibrated model: smallcal, the default, does not lower the held-out"
+    assert alone[0].reason.startswith(f"{said} top-label log-loss or log-loss by more than one")
+    z, y = calibrated(20, seed=1)
+    np.testing.assert_allclose(
+        alone[0].estimator().fit(z, y).predict_proba(z),
+        np.exp(z) / np.exp(z).sum(axis=1, keepdims=True),
+    )
+
+
 def test_more_rivals_ask_for_more_evidence():
     """One-sided 1 % quantiles, and Nadeau and Bengio's half more for five folds."""
     assert errors_needed(1, 5) == pytest.approx(1.5 * 2.3263, abs=1e-3)

@@ -75,10 +75,10 @@ def softmax(z):
 
 def test_probabilities_are_finite_sum_to_one_and_keep_their_promise_on_the_argmax(fitted):
     z, _ = simulate(500, fitted.fitted_.n_classes, seed=9)
-    for dtype, atol in ((np.float64, 1e-12), (np.float32, 1e-5), (np.float16, 2e-2)):
+    for dtype, atol in ((np.float64, 1e-12), (np.float32, 1e-5), (np.float16, 1e-5)):
         logits = z.astype(dtype)
         p = predict(fitted, logits)
-        assert p.dtype == dtype
+        assert p.dtype == np.promote_types(dtype, np.float32)
         assert np.isfinite(p).all()
         assert (p >= 0).all()
         np.testing.assert_allclose(p.sum(axis=1, dtype=np.float64), 1, atol=atol)
@@ -147,7 +147,7 @@ def test_a_row_does_not_depend_on_its_batch(name):
     fitted = fitted_once(name)
     z, _ = drawn(name, 200, 12, seed=5)
     share = np.linspace(0, 1, z.shape[1])
-    z[0] = share / share.sum()  # looks like probabilities
+    z[0] = 1.1 * share / share.sum()  # nearly looks like probabilities, which are refused
     whole = predict(fitted, z)
     for rows in (slice(0, 1), slice(3, 10), slice(199, 200)):
         alone = predict(fitted, z[rows])

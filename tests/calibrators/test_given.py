@@ -18,8 +18,10 @@ def test_probabilities_for_a_calibrator_of_logits_are_refused(tmp_path):
     for reader in (cal, load(tmp_path / "cal.json")):
         with pytest.raises(sc.InputError, match=r"look like probabilities .* fitted on logits"):
             reader.predict_proba(softmax(z))
-    # A row of logits may happen to sum to 1, and logarithms of probabilities are logits.
-    assert cal.predict_proba(np.array([[0.1, 0.2, 0.3, 0.4, 0.0]])).shape == (1, 5)
+        with pytest.raises(sc.InputError, match=r"look like probabilities .* fitted on logits"):
+            reader.predict_proba(softmax(z)[:1])
+    # Rows of logits may sum to nearly 1, and logarithms of probabilities are logits.
+    assert cal.predict_proba(np.array([[0.1, 0.2, 0.3, 0.41, 0.0]])).shape == (1, 5)
     expected = cal.predict_proba(z)
     np.testing.assert_allclose(cal.predict_proba(np.log(softmax(z))), expected, rtol=1e-9)
 

@@ -197,3 +197,26 @@ def test_one_field_says_the_group(cli):
     assert "--by kind and --group site must name the same" in err
     code, _, _ = cli("certify", "grouped.json", "rest.npz", "--by", "site", "--risk", "25%")
     assert code == 0
+
+
+def test_clusters(cli):
+    data = np.load("new.npz")
+    rows = np.repeat(np.arange(500), 4)
+    np.savez("many.npz", logits=data["logits"][rows], labels=data["labels"][rows], item=rows)
+    call = ("certify", "cal.json", "many.npz", "--risk", "15%")
+    code, _, err = cli(*call)
+    assert code == 0
+    assert "only 500 of 2,000 samples differ" in err
+    assert "--cluster" in err
+    code, out, err = cli(*call, "--cluster", "item")
+    assert (code, err) == (0, "")
+    assert "at most one from each of 500 clusters" in " ".join(out.split())
+    code, out, _ = cli(*call, "--cluster", "item", "--json")
+    (told,) = json.loads(out)["certificates"]
+    assert (told["clusters"], told["rows"][0]["n"]) == (500, 500)
+    code, out, err = cli(*call, "--cluster", "itm")
+    assert (code, out) == (2, "")
+    assert "--cluster: many.npz has no 'itm'" in err
+    code, out, err = cli(*call, "--cluster", "item", "--sets", "10%")
+    assert (code, out) == (2, "")
+    assert "leave out --cluster" in err

@@ -142,6 +142,17 @@ class TestApply:
         assert "review" in names
         assert [float(row["expected_cost"]) for row in rows] == pytest.approx(costs.expected(p))
 
+    def test_no_decision_is_a_formula(self, cli):
+        with np.load("new.npz") as new:
+            z, y = new["logits"], new["labels"]
+        sc.TemperatureScaling(class_names=["=cmd()", "@b", "-c"]).fit(z, y).save("odd.json")
+        code, *_ = cli(
+            "apply", "odd.json", "new.npz", "-o", "out.csv", "--cost", "wrong=10,review=2"
+        )
+        assert code == 0
+        said = {row[name] for row in table("out.csv") for name in ("decision", "prediction")}
+        assert said == {"'=cmd()", "'@b", "'-c", "review"}
+
     def test_classes_are_called_by_their_names_whatever_their_order(self, cli):
         found = []
         for data in ("new.csv", "new.npz"):

@@ -323,3 +323,103 @@ def test_standard_input_is_a_dash(cli, here, monkeypatch):
     assert "fitted on 240 samples of 3 classes" in out
     assert cli("apply", "new.json", "-", "-o", "out.npy")[0] == 0
     np.testing.assert_array_equal(np.load("out.npy"), sc.load("new.json").predict_proba(Z))
+
+
+P = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+LIKE = {
+    "exact": (P, "they lie in [0, 1] and sum to 1"),
+    "half": (P.astype(np.float16), "they lie in [0, 1] and sum to 1"),
+    "rounded": (P.round(2), "they lie in [0, 1] and sum to about 1"),
+    "percent": (100 * P, "they lie in [0, 100] and sum to 100"),
+    "whole percent": ((100 * P).round(), "they lie in [0, 100] and sum to about 100"),
+}
+
+
+@pytest.mark.parametrize("verb", QUICK)
+def test_probabilities_are_not_taken_for_logits(verb, cli):
+    for values, like in LIKE.values():
+        np.savez("p.npz", logits=values, labels=Y)
+        code, out, err = cli(*command(verb, "p.npz"))
+        assert (code, out) == (2, "")
+        assert f"p.npz: logits look like probabilities ({like}): " in err
+        assert err.endswith("say --input probabilities; for real logits, say --input logits\n")
+        assert ("divide each row by its sum" in err) == (not like.endswith("to 1"))
+        assert err.count("\n") == 1 + (verb in ("compare", "report"))  # the same file twice
+    np.savez("p.npz", logits=P, labels=Y)
+    for kind in ("probabilities", "logits"):
+        assert cli(*command(verb, "p.npz", "--input", kind))[0] == 0
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".parquet"])
+def test_data_that_are_read_in_pieces_are_looked_at_too(suffix, cli):
+    np.savetxt("y.txt", Y, fmt="%d")
+    if suffix == ".npy":
+        np.save("p.npy", P)
+    else:
+        write_arrays(f"p{suffix}", {"probabilities": P})
+        (table,) = [read(f"p{suffix}")]
+        assert table.input == "probabilities"
+        columns = dict(zip("abc", P.T, strict=True))
+        if suffix == ".csv":
+            csv("p.csv", columns)
+        else:
+            arrow = pytest.importorskip("pyarrow")
+            pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), "p.parquet")
+    for more in (["--n-boot", "0"], ["--n-boot", "100"]):
+        ask = ["evaluate", f"p{suffix}", "--labels", "y.txt", "--metrics", "ece15", *more]
+        code, out, err = cli(*ask)
+        assert (code, out) == (2, "")
+        assert f"p{suffix}: logits look like probabilities" in err
+        assert cli(*ask, "--input", "probabilities")[0] == 0
+        assert cli(*ask, "--input", "logits")[0] == 0
+
+
+@pytest.fixture
+def taught(here):
+    """Calibrators of logits, of probabilities, and of logits that look like probabilities."""
+    z, p = 1.5 * Z, np.exp(1.5 * Z) / np.exp(1.5 * Z).sum(axis=1, keepdims=True)
+    kinds = {"logits": (Z, z), "probabilities": (P, p), "alike": (P, p)}
+    for kind, (old, new) in kinds.items():
+        said = "probabilities" if kind == "probabilities" else "logits"
+        sc.make("ts-nll", input=said).fit(old, Y).save(f"{kind}.json")
+        for seed, rows in enumerate((slice(0, 150), slice(150, N))):
+            order = np.random.default_rng(seed).permutation(N)[rows]
+            np.savez(f"{kind}-{seed}.npz", predictions=new[order], labels=Y[order])
+    return here
+
+
+JUDGED = {
+    "apply": ["apply", "CAL", "DATA", "-o", "out.csv"],
+    "apply in parts": ["apply", "CAL", "DATA.npy", "-o", "out.npy"],
+    "evaluate": ["evaluate", "DATA", "--calibrator", "CAL", "--n-boot", "0", "--by", "labels"],
+    "audit": ["audit", "DATA", "--calibrator", "CAL", "--n-refits", "3", "--n-null", "0"],
+    "certify": ["certify", "CAL", "DATA", "--risk", "30%", "-o", "out.json"],
+    "monitor": ["monitor", "CAL", "DATA"],
+    "adapt": ["adapt", "CAL", "DATA", "-o", "out.json"],
+    "refresh": ["refresh", "CAL", "DATA", "-o", "out.json"],
+}
+
+
+def judged(verb: str, calibrator: str, data: str) -> list[str]:
+    np.save(f"{data}.npz.npy", np.load(f"{data}.npz")["predictions"])
+    names = {"CAL": f"{calibrator}.json", "DATA": f"{data}.npz", "DATA.npy": f"{data}.npz.npy"}
+    return [names.get(word, word) for word in JUDGED[verb]]
+
+
+@pytest.mark.parametrize("verb", JUDGED)
+def test_a_calibrator_knows_what_it_takes(verb, taught, cli):
+    for kind in ("logits", "probabilities", "alike"):
+        code, _, err = cli(*judged(verb, kind, f"{kind}-0"))
+        assert code in (0, 1), err  # 1: nothing certified, adapted or refreshed
+        assert "--input" not in err
+    code, _, err = cli(*judged(verb, "logits", "probabilities-0"))
+    assert code == 2
+    assert "logits look like probabilities" in err
+    assert "this calibrator was fitted on logits" in err
+    code, _, err = cli(*judged(verb, "probabilities", "logits-0"))
+    assert code == 2
+    assert "probabilities must be probabilities in [0, 1]" in err
+    code, _, err = cli(*judged(verb, "probabilities", "probabilities-0"), "--input", "logits")
+    assert code == 2
+    assert "this calibrator was fitted on probabilities" in err
+    assert err.count("\n") == 1

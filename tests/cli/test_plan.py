@@ -38,7 +38,7 @@ def test_a_plan_is_two_tables_and_sentences_in_80_columns(cli):
     assert [line[0] for line in lines if line[:1] in (["none"], ["tva-ts"], ["srts-bce"])]
     assert "With all 250 samples srts-bce is expected to show ECE" in out
     assert "Calibration lowers ECE" in out
-    assert "Use smallcal, the default." in out
+    assert "Use smallcal, the default: it changes" in out
 
 
 def test_json_is_the_plan_of_the_library(cli):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
 
 import smallcal as sc
 from smallcal import io, runtime
-from smallcal.calibrators.summary import accuracy_change
+from smallcal.calibrators.summary import accuracy_change, accuracy_line
 from smallcal.deploy.decided_rows import PREDICTIONS
+from support.real import cell, there
 from support.simulated import simulate
 
 pa = pytest.importorskip("pyarrow", reason="Parquet and Arrow need pyarrow")
@@ -113,6 +115,28 @@ def test_comparing_with_kept_predictions_leaves_accuracy_alone(files, cli):
     line = ("compare", "cal.npz", "test.npz", "--methods", "none,default", "--metrics", "accuracy")
     found = json.loads(cli(*line, *PLAIN, "--keep-predictions", "--json")[1])["values"]
     assert found["none"] == found["smallcal"]
+
+
+def test_comparing_with_kept_predictions_measures_their_confidence(files, cli):
+    line = ("compare", "cal.npz", "test.npz", "--methods", "none,default", *PLAIN)
+    found = json.loads(cli(*line, "--keep-predictions", "--json")[1])["values"]["smallcal"]
+    z, y = rows_of()
+    cal = sc.Calibrator(keep_predictions=True).fit(*rows_of("cal.npz"))
+    sure, right = cal.confidence(z), z.argmax(axis=1) == y
+    loss = -np.log(np.where(right, sure, 1 - sure)).mean()
+    assert found["top_label_bce"] == pytest.approx(loss, rel=1e-5)
+    out = " ".join(cli(*line, "--keep-predictions")[1].split())
+    assert f"with keep_predictions: it {accuracy_line(cal.fitted_)}." in out
+
+
+def test_a_report_ships_the_option_once(files, cli):
+    line = ("report", "cal.npz", "test.npz", "--methods", "none,default", "--n-boot", "100")
+    code, out, err = cli(*line, "--keep-predictions", "-o", "report.json")
+    assert code == 0, err
+    command = next(text for text in out.splitlines() if text.strip().startswith("smallcal fit"))
+    assert command.split().count("--keep-predictions") == 1
+    assert cli(*command.split()[1:])[0] == 0
+    assert runtime.load("cal.json").keep_predictions
 
 
 def test_select_names_the_command_that_keeps_predictions(files, cli):
@@ -384,3 +408,61 @@ def test_without_classes_or_a_calibrator_there_is_nothing_beside(files, cli):
     call = ("evaluate", "judged.npz", "--calibrator", "judge.json", *PLAIN)
     assert "model_predictions" not in json.loads(cli(*call, "--json")[1])
     assert "The model's own predictions" not in cli(*call)[1]
+
+
+# Ties.
+
+
+def near_ties():
+    """Logits whose two largest differ by less than float32 probabilities can tell."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(2000, 10)).astype(np.float32)
+    rows, top = np.arange(len(z)), z.argsort(axis=1)[:, -2:]
+    z[rows, top[:, 0]] = z[rows, top[:, 1]] * np.float32(1 - 1e-7)
+    return z, top[rows, rng.integers(2, size=len(z))]
+
+
+def of_model(name):
+    if name == "near ties":
+        return (*near_ties(), *near_ties())
+    file = cell(name)
+    return tuple(file[key] for key in ("val_logits", "val_labels", "test_logits", "test_labels"))
+
+
+MODELS = [
+    name
+    for name in there(
+        "options/mmlu16__gpt-prompt0",  # with logits that are equal
+        "saturated/income9__bernoulli-nb",
+        "saturated/satellite6__hgb-lr5",
+        "saturated/spam2__hgb-lr5",
+        "saturated/satellite6__tree",
+    )
+    if name != "quickdraw345"
+]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("method", ["none", "ts-nll", "default"])
+@pytest.mark.parametrize("name", ["near ties", *MODELS])
+def test_what_apply_writes_predicts_what_the_calibrator_predicts(name, method, keep, cli):
+    z, y, test_z, test_y = of_model(name)
+    names = np.array([f"class {'badcfehgji'[i]}" for i in range(z.shape[1])])
+    cal = sc.Calibrator(method=method, keep_predictions=keep, class_names=names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.FitWarning)
+        cal.fit(z, y).save("cal.json")
+    said = cal.predict(test_z)
+    for order in (slice(None), slice(None, None, -1)):  # of the columns in the file
+        held = {"logits": test_z[:, order], "class_names": names[order]}
+        np.savez("in.npz", labels=names[test_y], **held)
+        io.write_arrays("in.parquet", {**held, "labels": names[test_y]})
+        for out in ("out.npz", "out.csv", "out.parquet"):
+            data = "in.parquet" if out == "out.parquet" else "in.npz"
+            assert cli("apply", "cal.json", data, "-o", out)[0] == 0
+            loaded = io.read(out)
+            assert loaded.class_names == tuple(names[order])
+            assert (names[order][loaded.logits.argmax(axis=1)] == said).all()
+            ask = ("evaluate", out, "--metrics", "accuracy", *PLAIN, "--json", "--force")
+            found = json.loads(cli(*ask)[1])
+            assert found["metrics"]["accuracy"] == np.mean(said == names[test_y])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +125,25 @@ def test_in_place(cli):
     cli("refresh", "cal.json", "new.npz", "-o", "new.json")
     assert cli("refresh", "cal.json", "new.npz", "-o", "cal.json")[0] == 0
     assert Path("cal.json").read_bytes() == Path("new.json").read_bytes()
+
+
+def test_processes_that_refresh_one_file_lose_no_rows(here):
+    """Four at once, 75 rows each: one after another, with or without a link in between."""
+    data = np.load("new.npz")
+    for i in range(4):
+        rows = slice(75 * i, 75 * i + 75)
+        np.savez(f"part{i}.npz", logits=data["logits"][rows], labels=data["labels"][rows])
+    Path("link.json").symlink_to("cal.json")
+    names = ["cal.json", "link.json"] * 2
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "smallcal", "refresh", name, f"part{i}.npz", "-o", name]
+        )
+        for i, name in enumerate(names)
+    ]
+    assert [worker.wait() for worker in workers] == [0] * 4
+    (later,) = json.loads(Path("cal.json").read_text())["later"]
+    whole = sc.refresh(sc.load("cal.json"), data["logits"][:9], data["labels"][:9])
+    assert whole.rows_in_all == 309
+    assert len(later["batches"]) == 4
+    assert Path("link.json").is_symlink()

@@ -171,7 +171,7 @@ def test_streaming_equals_applying_at_once(method, dtype, cli, monkeypatch):
     monkeypatch.setattr(stream_module, "BLOCK_BYTES", 5000)
     assert cli("apply", "m.json", "z.npy", "-o", "p.npy")[0] == 0
     written = np.load("p.npy")
-    assert written.dtype == dtype
+    assert written.dtype == np.promote_types(dtype, np.float32)
     np.testing.assert_array_equal(written, cal.predict_proba(wide))
 
 
@@ -194,10 +194,10 @@ def test_probabilities_stream_too(cli, monkeypatch):
     cal.save("m.json")
     np.save("p.npy", p)
     monkeypatch.setattr(stream_module, "BLOCK_BYTES", 1000)
-    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy")
+    code, _, err = cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "logits")
     assert code == 2
     assert "p.npy holds logits, but this calibrator was fitted on probabilities" in err
-    assert cli("apply", "m.json", "p.npy", "-o", "q.npy", "--input", "probabilities")[0] == 0
+    assert cli("apply", "m.json", "p.npy", "-o", "q.npy")[0] == 0
     np.testing.assert_array_equal(np.load("q.npy"), cal.predict_proba(p))
     p[300] = 0.9
     np.save("p.npy", p)
@@ -378,7 +378,7 @@ def test_compare_prints_intervals_and_a_verdict_in_words(cli):
     assert row["low"] <= row["point"] <= row["high"]
     assert set(found["value_intervals"]) == set(found["values"])
     plain = cli("compare", "both.npz", "--metrics", "nll", "--n-boot", "0")
-    assert "interval" not in plain[1]
+    assert "interval" not in plain[1].partition("Use smallcal")[0]
     assert "Difference to tva-ts:" in plain[1]
 
 
@@ -550,3 +550,29 @@ def test_the_sentence_follows_the_numbers():
     assert "by uncalibrated, 1.00 %, so nothing improves on the uncalibrated model" in worse
     near = next(findings(cells(none=(0.1, 0.1), ts_nll=(0.01, 0.03), srts_bce=(0.02, 0.024))))
     assert near.endswith("; SRTS-BCE within one standard deviation.")
+
+
+def test_evaluate_and_compare_resample_clusters(cli):
+    z, y = split(100, 2)
+    rows = np.repeat(np.arange(100), 5)
+    np.savez("many.npz", logits=z[rows], labels=y[rows], prompt=rows)
+    measured = ("evaluate", "many.npz", "--metrics", "accuracy,ece15", "--cost", "miss=5")
+    compared = ("compare", "cal.npz", "many.npz", "--methods", "none,ts-nll", "--metrics", "nll")
+    for call in (measured, compared):
+        call += () if call is measured else ("--n-boot", "100")
+        code, out, err = cli(*call)
+        assert (code, "of the test samples" in out) == (0, True)
+        assert "only 100 of 500 samples differ" in err
+        code, out, err = cli(*call, "--cluster", "prompt")
+        assert (code, err) == (0, "")
+        assert "resamples of the clusters of test samples." in " ".join(out.split())
+        code, out, err = cli(*call, "--cluster", "promt")
+        assert (code, out) == (2, "")
+        assert "--cluster: many.npz has no 'promt'" in err
+    code, out, _ = cli(*measured, "--cluster", "prompt", "--json")
+    told = json.loads(out)
+    assert told["intervals"]["ece15"]["unit"] == "clusters of test samples"
+    assert told["cost"]["cost"]["unit"] == "clusters of test samples"
+    code, out, err = cli("evaluate", "many.npz", "--by", "prompt", "--cluster", "prompt")
+    assert (code, out) == (2, "")
+    assert "leave out --cluster" in err

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
-from smallcal.data.checks import as_labels, as_numpy, as_probabilities, as_scores
+from smallcal.data.checks import (
+    as_labels,
+    as_numpy,
+    as_probabilities,
+    as_scores,
+    probabilities_like,
+)
 from smallcal.data.predictions import Predictions
+from smallcal.data.special import softmax
 from smallcal.errors import InputError
+from support.real import cell, there
 
 Z = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 3
@@ -174,11 +182,41 @@ def test_what_is_not_probabilities_is_refused(proba, message):
 def test_probabilities_become_logarithms_only_when_the_caller_says_so():
     p = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(as_scores(p, input="probabilities")), p)
-    np.testing.assert_array_equal(as_scores(p), p)
+    np.testing.assert_array_equal(as_scores(p, input="logits"), p)
+    with pytest.raises(InputError, match="look like probabilities"):
+        as_scores(p)
     with pytest.raises(
         InputError, match="input must be one of logits, probabilities, score; got 'p'"
     ):
         as_scores(p, input="p")
+
+
+@pytest.mark.parametrize(
+    "name", there("cifar100__ce-resnet20", "large/tiny-imagenet200-of-1000__efficientnet-lite2")
+)
+def test_real_logits_do_not_look_like_probabilities_and_their_softmax_does(name):
+    z = cell(name)["test_logits"][:400]
+    p = softmax(z.astype(np.float64))
+    assert probabilities_like(z) == ""
+    assert not any(probabilities_like(row[None]) for row in z)
+    assert all(probabilities_like(row[None].astype(np.float32)) for row in p)
+    shown = (p, p.astype(np.float16), p.round(3), p.round(2), 100 * p, (100 * p).round(1))
+    assert all(probabilities_like(each) for each in (*shown, p[:10], p[:10].round(2)))
+
+
+def test_logits_that_happen_to_lie_near_the_simplex_are_logits():
+    rng = np.random.default_rng(0)
+    drawn = {
+        "log-odds of two classes": np.column_stack([np.zeros(20_000), rng.normal(size=20_000)]),
+        "cosines of four prompts": 0.25 + 0.05 * rng.normal(size=(20_000, 4)),
+        "cosines in hundredths": 25 + 5 * rng.normal(size=(20_000, 4)),
+        "positive logits": np.abs(rng.normal(size=(20_000, 3))).round(2),
+        "what several sigmoids say": 1 / (1 + np.exp(rng.normal(size=(20_000, 3)))),
+    }
+    for what, z in drawn.items():
+        assert probabilities_like(z) == "", what
+        alone = sum(bool(probabilities_like(row[None])) for row in z)
+        assert alone <= (80 if what == "positive logits" else 1), what
 
 
 def test_a_probability_of_zero_stays_finite():

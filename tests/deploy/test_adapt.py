@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import smallcal as sc
 from smallcal.calibrators.class_frequencies import ClassFrequencies
@@ -17,10 +19,11 @@ from smallcal.calibrators.given import Given
 from smallcal.calibrators.group_effects import GroupEffects
 from smallcal.calibrators.later import with_later
 from smallcal.deploy.adapt import rows as deployed_rows
-from smallcal.deploy.adapt.estimate import adapt_blocks, unadapted
+from smallcal.deploy.adapt.estimate import _within, adapt_blocks, unadapted
 from smallcal.deploy.adapt.rates import rates_of, read_rates
 from smallcal.deploy.adapt.rows import Spool
 from smallcal.errors import FileError, InputError
+from smallcal.statistics.moved_classes import Moved
 from support.real import cell, data_folder, there
 
 C = 6
@@ -66,6 +69,44 @@ def test_finds_how_frequent_classes_are():
     changed = (after.argmax(axis=1) != before.argmax(axis=1)).mean()
     assert changed == pytest.approx(FOUND.changed / FOUND.rows, abs=0.02)
     assert f"{FOUND.changed:,} of 2,000 rows" in FOUND.sentences[1]
+
+
+def even_rows(rng, n, n_classes, frequencies=None):
+    """Logits that are right where classes are equally frequent, and labels."""
+    y = rng.choice(n_classes, size=n, p=frequencies)
+    return 2 * (rng.normal(size=(n, n_classes)) + 2 * np.eye(n_classes)[y]), y
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 10, 50])
+def test_the_estimate_lies_in_its_interval_and_the_interval_holds_the_truth(n_classes, shifted):
+    """Unchanged rows too: there nearly all is held back, up to the ends of the intervals."""
+    rng, held, even = np.random.default_rng(n_classes), [], np.full(n_classes, 1 / n_classes)
+    for _ in range(12):
+        cal = sc.TemperatureScaling().fit(*even_rows(rng, 1000, n_classes))
+        now = rng.dirichlet(np.full(n_classes, 3.0)) if shifted else even
+        found = sc.adapt(cal, even_rows(rng, 1500, n_classes, now)[0])
+        low, high = np.array(found.low), np.array(found.high)
+        assert (low <= found.now).all()
+        assert (found.now <= high).all()
+        assert sum(found.now) == pytest.approx(1, abs=1e-12)
+        held.append((low <= now) & (now <= high))
+    assert np.mean(held) > 0.87
+
+
+@given(st.integers(0, 10_000), st.integers(2, 40))
+def test_frequencies_are_cut_to_intervals_and_still_sum_to_one(seed, n_classes):
+    rng = np.random.default_rng(seed)
+    likeliest, wanted = rng.dirichlet(np.full(n_classes, 0.5), size=2) * 0.999 + 0.001 / n_classes
+    wide = rng.uniform(0, 0.1, size=(2, n_classes)) * rng.integers(0, 2, size=(2, n_classes))
+    low, high = np.maximum(likeliest - wide[0], 0), likeliest + wide[1]
+    found = _within(wanted, Moved(likeliest, low, high, 0.5, 0.5, np.empty(0)))
+    assert (low <= found).all()
+    assert (found <= high).all()
+    assert found.sum() == pytest.approx(1, abs=1e-12)
+    # The nearest of all by relative entropy: what lies between the ends keeps its proportions.
+    free = (low < found) & (found < high)
+    np.testing.assert_allclose(np.ptp((found / wanted)[free]) if free.any() else 0, 0, atol=1e-6)
 
 
 def test_probabilities_are_weighed_by_bayes_rule():

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from smallcal.errors import FileError
+from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io import read
 from support.eval_logs import chat_response, harness_sample, harness_samples, judged, write
 
@@ -205,15 +205,40 @@ def test_judgements_of_two(tmp_path):
         {"score_a": 9, "score_b": 8, "winner": "tie (bothbad)"},
     ]
     file = write(tmp_path / "a.jsonl", records)
-    for asked in ({}, {"score": "score_a,score_b", "outcome": "winner"}):
-        loaded = read(file, **asked)
-        assert (loaded.input, loaded.logits.tolist()) == ("score", [3, -4])
-        assert loaded.labels.tolist() == [1, 0]
-        assert "2 of 4 judgements are ties" in loaded.notes[0]
+    loaded = read(file)
+    assert (loaded.input, loaded.logits.tolist()) == ("score", [3, -4])
+    assert loaded.labels.tolist() == [1, 0]
+    assert "2 of 4 judgements are ties" in loaded.notes[0]
     assert len(read(file, keep_ignored=True).logits) == 4
-    deep = [{"a": {"s": r["score_a"]}, "b": {"s": r["score_b"]}, "v": r["winner"]} for r in records]
-    loaded = read(write(tmp_path / "b.jsonl", deep), score="a.s,b.s", outcome="v")
-    assert loaded.logits.tolist() == [3, -4]
+    records[1]["score_a"] = None
+    with pytest.raises(FileError, match=r"score_a and score_b must be numbers .* got None and 5"):
+        read(write(tmp_path / "b.jsonl", records))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".npz"])
+def test_two_scores_are_not_taken_for_their_difference(suffix, tmp_path):
+    """Two signals of one outcome would cancel each other; nothing said that they are compared."""
+    both = {"score_a": [0.9, 0.2, 0.7], "score_b": [0.8, 0.1, 0.9], "correct": [1, 0, 1]}
+    file = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        rows = zip(*both.values(), strict=True)
+        file.write_text("\n".join([",".join(both), *(",".join(map(str, row)) for row in rows)]))
+    elif suffix == ".jsonl":
+        write(file, [dict(zip(both, row, strict=True)) for row in zip(*both.values(), strict=True)])
+    elif suffix == ".npz":
+        np.savez(file, **both)
+    else:
+        pq = pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pytest.importorskip("pyarrow").table(both), file)
+    for asked in (
+        {"score": "score_a,score_b"},
+        {"input": "score", "columns": ("score_a", "score_b")},
+    ):
+        with pytest.raises(InputError, match="score: name one field; got score_a,score_b"):
+            read(file, **asked)
+    with pytest.raises(SmallcalError):
+        read(file)
+    assert read(file, score="score_a", outcome="correct").logits.tolist() == both["score_a"]
 
 
 def test_damaged_logs(tmp_path):

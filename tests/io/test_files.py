@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from smallcal import FileError
-from smallcal.io import read, read_labels, splits, write_arrays
+from smallcal.io import open_source, read, read_labels, splits, write_arrays
+from smallcal.io.memory import MOST_UNPACKED
+from smallcal.io.readers import opened, parquet_tables
 
 Z = np.random.default_rng(0).normal(size=(12, 3))
 Y = np.arange(12) % 3
@@ -199,12 +201,88 @@ def test_packed_text_is_unpacked(tmp_path):
         read(tmp_path / "a.npz.gz")
 
 
-def test_a_packed_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("smallcal.io.text._BOMB_CHARACTERS", 10**5)
+@pytest.mark.parametrize(
+    ("name", "start", "unit"),
+    [
+        ("a.csv.gz", "a,b\n", "0,1\n"),
+        ("a.json.gz", '{"logits": [', "[],"),
+        ("a.jsonl.gz", '{"logits": [', "0,"),
+    ],
+)
+def test_a_packed_bomb_is_not_unpacked(name, start, unit, tmp_path, monkeypatch):
+    monkeypatch.setenv(MOST_UNPACKED, "1")
+    with gzip.open(tmp_path / name, "wt") as file:
+        file.write(start + unit * (2_000_000 // len(unit)))
+    with pytest.raises(FileError, match=r"unpacks from 0\.0 MB to 1 MB or more; it was not"):
+        read(tmp_path / name)
+    monkeypatch.setenv(MOST_UNPACKED, "many")
+    with pytest.raises(FileError, match="must be a number of megabytes; got 'many'"):
+        read(tmp_path / name)
+
+
+def test_the_bound_of_packed_files_can_be_raised(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
-        file.write("a,b\n" + "0,1\n" * 10**6)
-    with pytest.raises(FileError, match="more than a hundred times its size"):
+        file.write("a,b\n" + "0,1\n" * 400_000)
+    monkeypatch.setenv(MOST_UNPACKED, "1")
+    with pytest.raises(FileError, match=f"set {MOST_UNPACKED}=2 or more"):
         read(tmp_path / "a.csv.gz")
+    monkeypatch.setenv(MOST_UNPACKED, "2")
+    assert read(tmp_path / "a.csv.gz").logits.shape == (400_000, 2)
+
+
+def parquet_bomb(kind, file):
+    """Write a small Parquet file that grows: numbers, a long word often, a row of many numbers."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    n = 3000
+    columns = {name: np.random.default_rng(0).random(n) for name in "ab"}
+    if kind == "numbers":
+        columns = {name: np.zeros(10**7) for name in "ab"}
+    elif kind == "words":
+        words = pa.array(["x" * 10**5])
+        columns["label"] = pa.DictionaryArray.from_arrays(np.zeros(n, dtype=np.int32), words)
+    else:
+        ends = pa.array([0, 10**7], pa.int32())
+        columns = {"logits": pa.ListArray.from_arrays(ends, pa.array(np.zeros(10**7)))}
+    pq.write_table(pa.table(columns), file, compression="zstd", store_schema=False)
+
+
+def streamed(file):
+    """Return how many rows are read block by block."""
+    source = open_source(file)
+    return sum(len(block.scores) for part in source.parts() for block in source.blocks(part))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "words", "row"])
+def test_a_parquet_bomb_is_not_unpacked(kind, tmp_path, monkeypatch):
+    file = tmp_path / "a.parquet"
+    parquet_bomb(kind, file)
+    monkeypatch.setenv(MOST_UNPACKED, "20")
+    with pytest.raises(FileError, match=r"unpacks from 0\.\d MB to [\d,]+ MB or more"):
+        read(file)
+    if kind == "numbers":  # its rows are never all in memory: nothing to refuse
+        assert streamed(file) == 10**7
+        return
+    with pytest.raises(FileError, match="MB or more; it was not read"):
+        streamed(file)
+
+
+def test_words_that_are_read_one_by_one_are_the_same(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table(
+        {
+            "id": pa.array(["a", None, "b", "a"]),
+            "raw": pa.array([b"x", b"", None, b"x"], pa.large_binary()),
+            "kind": pa.array(["u", "v", "u", None]).dictionary_encode(),
+            "deep": pa.array([["p"], [], None, ["p", "q"]]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with opened("parquet", tmp_path / "a.parquet") as content:
+        for names in (None, ["deep", "id"], ["kind", "raw"]):
+            found = parquet_tables(content, tmp_path / "a.parquet", step=3, columns=names)
+            assert pa.concat_tables(found, promote_options="default").equals(
+                table if names is None else table.select(names)
+            )
 
 
 # Labels that mean no label

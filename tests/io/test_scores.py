@@ -71,7 +71,6 @@ def test_tables(suffix, tmp_path):
         np.testing.assert_array_equal(loaded.logits, S)
         np.testing.assert_array_equal(loaded.labels, Y)
     np.testing.assert_array_equal(read(file, score="age").logits, S[::-1])
-    np.testing.assert_allclose(read(file, score="score,age").logits, S - S[::-1])
     plain = table(tmp_path / f"b{suffix}", {"margin_of_svm": S, "y": Y.astype(int)})
     assert read(plain, input="score").logits.tolist() == S.tolist()
     several = table(tmp_path / f"c{suffix}", {"a": S, "b": S, "y": Y.astype(int)})

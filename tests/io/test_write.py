@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 
 from smallcal import FileError
-from smallcal.io import Target, is_source, open_source, require_writable, write_arrays
+from smallcal.io import Target, is_source, open_source, read, require_writable, write_arrays
 from smallcal.io.npy import npy_rows
+from smallcal.io.text import text_of
 
 
 def test_a_type_that_cannot_be_written_is_refused_early(tmp_path):
@@ -76,3 +79,32 @@ def test_a_matrix_that_is_cut_short_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(FileError, match="cut short: it should hold 30 rows"):
         open_source(file)
+
+
+#: Names that a spreadsheet would run, one that it would not, and escapes of such.
+FORMULAS = ("=cmd()", "+1+1", "-x", "@SUM(A1)", "\tt", "\rr", "'=cmd()", "plain", "-1", "'tis")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz"])
+def test_no_cell_of_text_is_a_formula_and_all_are_read_back(suffix, tmp_path):
+    file, n = tmp_path / f"a{suffix}", len(FORMULAS)
+    names = np.array(FORMULAS)
+    arrays = {"probabilities": np.full((n, n), 1 / n), "class_names": names, "labels": names}
+    write_arrays(file, {**arrays, "groups": names, "decision": names})
+    with text_of(file) as handle:
+        header, *rows = csv.reader(handle, delimiter="\t" if suffix == ".tsv" else ",")
+    for cells in zip(header, *rows, strict=True):
+        for cell in cells:
+            assert cell == "-1" or cell[:1] not in tuple("=+-@\t\r")
+    assert [row[-1] for row in rows][:2] == ["'=cmd()", "'+1+1"]
+    loaded = read(file, group="groups")
+    assert loaded.class_names == FORMULAS
+    assert loaded.labels.tolist() == list(FORMULAS)
+    assert loaded.groups.tolist() == [name.strip() for name in FORMULAS]
+
+
+def test_numbers_and_other_files_are_not_escaped(tmp_path):
+    write_arrays(tmp_path / "a.csv", {"logits": -np.eye(2), "labels": np.array([-100, 1])})
+    assert "'" not in (tmp_path / "a.csv").read_text()
+    write_arrays(tmp_path / "a.json", {"logits": np.eye(2), "labels": np.array(["=a", "=b"])})
+    assert '"=a"' in (tmp_path / "a.json").read_text()

@@ -41,6 +41,77 @@ def test_counts_are_draws_with_replacement_and_do_not_depend_on_blocks(monkeypat
     assert many.var() == pytest.approx(0.95, abs=0.03)  # binomial: n p (1 - p)
 
 
+def test_clusters_are_drawn_whole_but_for_the_last():
+    rng = np.random.default_rng(0)
+    clusters = rng.permutation(np.repeat(np.arange(12), rng.integers(1, 8, 12)))
+    n = len(clusters)
+    counts = np.vstack(list(counts_of_draws(n, 3_000, rng, clusters=clusters)))
+    np.testing.assert_array_equal(counts.sum(axis=1), n)
+    split = np.zeros(len(counts))
+    for cluster in range(12):
+        own = counts[:, clusters == cluster]
+        assert (np.ptp(own, axis=1) <= 1).all()
+        split += np.ptp(own, axis=1)
+    assert (split <= 1).all()
+    assert np.abs(counts.mean(axis=0) - 1).max() < 0.15
+    alone = np.vstack(list(counts_of_draws(20, 4_000, rng, clusters=np.arange(20))))
+    assert alone.var() == pytest.approx(0.95, abs=0.03)
+    few = next(iter(counts_of_draws(9, 50, rng, clusters=np.repeat([0, 1], [8, 1]))))
+    np.testing.assert_array_equal(few.sum(axis=1), 9)  # where many draws are needed
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "ece15", "auroc", "aurc", "selective_risk80"])
+def test_copies_leave_the_interval_as_it_is_if_they_are_clusters(metric):
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.5, 1, 300)
+    y = (rng.random(300) < 0.8 * p).astype(int)
+    rows = np.repeat(np.arange(300), 4)
+
+    def width(rows, **given):
+        given |= {"metrics": [metric], "ci": True, "n_boot": 600}
+        found = sc.evaluate(y[rows], p[rows], **given)[metric]
+        return found.high - found.low, found
+
+    (once, plain), (narrow, _) = width(np.arange(300)), width(rows)
+    copied, found = width(rows, clusters=[f"item {row}" for row in rows])
+    assert found.unit == "clusters of test samples"
+    assert found.floor is None
+    assert copied == pytest.approx(once, rel=0.15)
+    assert narrow < 0.65 * once
+    assert found.point == pytest.approx(plain.point, abs=0.003)
+
+
+def test_intervals_of_clusters_hold_the_truth():
+    rng, truth, held = np.random.default_rng(4), 0.75, np.zeros(2)
+    for _ in range(200):
+        sizes = rng.integers(1, 12, 80)
+        rows = np.repeat(np.arange(80), sizes)
+        chance = rng.beta(3, 1, 80)[rows]
+        y = (rng.random(len(rows)) < chance).astype(int)
+        for way, clusters in enumerate((None, rows)):
+            given = {"metrics": ["accuracy"], "ci": True, "n_boot": 200, "clusters": clusters}
+            low, high = sc.evaluate(y, np.full(len(y), 0.75), **given)["accuracy"]
+            held[way] += low <= truth <= high
+    assert held[0] < 175
+    assert 180 <= held[1] <= 199
+
+
+def test_comparisons_draw_clusters_and_groups_take_none():
+    run = runs(1, 100)[0]
+    rows = np.repeat(np.arange(100), 5)
+    y, probas = run.y_true[rows], {name: p[rows] for name, p in run.y_probas.items()}
+    given = {"metrics": ["nll", "accuracy"], "n_boot": 500}
+    once = sc.compare(run.y_true, run.y_probas, **given)
+    found = sc.compare(y, probas, clusters=rows, **given)
+    assert found.unit == found.paired("scaled", "raw", "nll").unit == "clusters of test samples"
+    widths = [each.intervals["scaled"]["nll"] for each in (once, found)]
+    assert np.ptp(list(widths[1])) == pytest.approx(np.ptp(list(widths[0])), rel=0.15)
+    with pytest.raises(InputError, match="leave out clusters"):
+        sc.evaluate(y, probas["raw"], by=rows % 2, clusters=rows)
+    with pytest.raises(InputError, match="one entry per row"):
+        sc.compare(y, probas, clusters=rows[1:])
+
+
 def test_resamples_do_not_depend_on_blocks(monkeypatch):
     run = runs(1, 60)[0]
     whole = sc.compare(run.y_true, run.y_probas, n_boot=12).intervals["scaled"]

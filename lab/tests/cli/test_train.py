@@ -43,8 +43,8 @@ def test_a_run_its_lines_and_its_end(cli, digits, here):
     assert lines[1].split(",")[2] == " rate 0.05"
     assert lines[2:] == [
         "Wrote run/last.pt. Next:",
-        "  smallcal logits checkpoint:run/last.pt TEST_DATA --calibration TRAIN_DATA "
-        "--calibration-split run/split.json -o DIR",
+        "  smallcal logits 'checkpoint:run/last.pt?torch=support.trained_nets:conv' TEST_DATA "
+        "--calibration TRAIN_DATA --calibration-split run/split.json -o DIR",
     ]
     again = ("train", "r.toml", "-o", "run", "--seed", "3", "--set", "optimizer.lr=0.1")
     code, out, err = cli(*again)

@@ -31,6 +31,7 @@ from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import LogitSet
 from smallcal_lab.vision.extraction.run import Batch, Batches
 from smallcal_lab.vision.loading import loading
+from smallcal_lab.vision.models.source import checkpoint_of
 from support.layouts import crops, photograph, wnids, write_cifar10, write_folders
 
 NET = "torch:support.small_net:Net"
@@ -312,10 +313,10 @@ def test_a_checkpoint_knows_its_seed_and_its_classes(photos, tmp_path):
     torch.save(content, tmp_path / "last.pt")
     torch.save({**content, "class_names": ["dog", "cat", "owl"]}, tmp_path / "moved.pt")
     wanted = CellImages(f"folder:{photos}", split="halves")
-    done = extract(f"checkpoint:{tmp_path / 'last.pt'}", wanted, tmp_path / "out", settings=FEW)
+    done = extract(checkpoint_of(tmp_path / "last.pt", NET), wanted, tmp_path / "out", settings=FEW)
     assert done.cells == ("photos__Net__s7",)
     with pytest.raises(sc.InputError, match="'dog' is column 0 of the model and class 1"):
-        extract(f"checkpoint:{tmp_path / 'moved.pt'}", wanted, tmp_path / "no", settings=FEW)
+        extract(checkpoint_of(tmp_path / "moved.pt", NET), wanted, tmp_path / "no", settings=FEW)
 
 
 # --- shifted sets --------------------------------------------------------------------------------

@@ -39,6 +39,11 @@ def checkpoint(file, module, **more):
     return file
 
 
+def own(file, source=SMALL):
+    """How a checkpoint of one's own network is opened."""
+    return f"checkpoint:{file}?{source.replace(':', '=', 1)}"
+
+
 def fails(kind, match, source, **asked):
     with pytest.raises(kind, match=match) as caught:
         open_model(source, **asked)
@@ -187,9 +192,9 @@ class TestCheckpoint:
         torch.manual_seed(3)
         module = Small(3, width=5)
         file = checkpoint(tmp_path / "last.pt", module)
-        model = open_model(f"checkpoint:{file}")
+        model = open_model(own(file))
         assert (model.classes, model.class_names, model.seed) == (3, ("a", "b", "c"), 7)
-        assert (model.name, model.source) == ("Small", f"checkpoint:{file}")
+        assert (model.name, model.source) == ("Small", own(file))
         assert not model.untrained
         batch = batch_of(model)
         assert torch.equal(model.outputs(batch)[0], module.eval()(batch))
@@ -247,23 +252,31 @@ class TestCheckpoint:
                 FileError, "could run code, which is never done", SMALL, checkpoint=tmp_path / name
             )
 
-    @pytest.mark.parametrize(
-        "source", ["os:system", "subprocess:run", "pickle:loads", "shutil:rmtree"]
-    )
+    @pytest.mark.parametrize("named", ["", "?torch=support.small_nets:Small", "?torch=marks"])
+    def test_no_file_names_what_is_imported(self, tmp_path, monkeypatch, named):
+        (tmp_path / "marks.py").write_text("open('ran', 'w').close()\nmake = None\n")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        sys.modules.pop("marks", None)
+        options = {"torch": "marks:make"}  # neither does it say that its user named it
+        file = checkpoint(tmp_path / "a.pt", Small(), source="torch:marks:make", options=options)
+        said = fails(FileError, "code that only a file names is never", f"checkpoint:{file}{named}")
+        assert f"if you trust it, write checkpoint:{file}?torch=marks:make" in said
+        assert not (tmp_path / "ran").exists()
+        fails(InputError, "has no factory 'make'", f"checkpoint:{file}?torch=marks:make")
+        assert (tmp_path / "ran").exists()
+
+    @pytest.mark.parametrize("source", ["os:system", "pickle:loads", "support.small_nets:fixed"])
     def test_no_file_calls_what_it_likes(self, tmp_path, source):
         options = {"command": f"touch {tmp_path}/ran"}
         file = checkpoint(tmp_path / "a.pt", Small(), source=f"torch:{source}", options=options)
-        fails(
-            FileError,
-            "would run the code of torch:.*, which could do anything",
-            f"checkpoint:{file}",
-        )
+        fails(FileError, "needs the code of torch:.*, and code that only", f"checkpoint:{file}")
         assert not (tmp_path / "ran").exists()
 
     def test_a_function_of_ones_own_may_be_called(self, tmp_path):
         source = "torch:support.small_nets:fixed"
         file = checkpoint(tmp_path / "a.pt", Small(4), source=source, options={}, classes=4)
-        assert open_model(f"checkpoint:{file}").classes == 4
+        assert open_model(own(file, source)).classes == 4
 
     @pytest.mark.parametrize(
         ("key", "value"),
@@ -276,11 +289,11 @@ class TestCheckpoint:
     )
     def test_nonsense_in_a_checkpoint(self, tmp_path, key, value):
         file = checkpoint(tmp_path / "a.pt", Small(3, width=5), **{key: value})
-        assert fails((FileError, InputError), None, f"checkpoint:{file}")
+        assert fails((FileError, InputError), None, own(file))
 
     def test_a_checkpoint_as_a_start_for_other_classes(self, tmp_path):
         file = checkpoint(tmp_path / "a.pt", Small(3, width=5))
-        model = open_model(f"checkpoint:{file}", classes=9)
+        model = open_model(own(file), classes=9)
         assert (model.classes, model.untrained, model.class_names, model.seed) == (
             9,
             True,
@@ -305,7 +318,7 @@ class TestCheckpoint:
     def test_a_huge_view_of_a_few_numbers(self, tmp_path):
         state = {**Small().state_dict(), "fc.weight": torch.zeros(1, 6).expand(10**9, 6)}
         torch.save(state, tmp_path / "a.pt")
-        fails(FileError, "claims to unpack from .* to 24.0 GB", SMALL, checkpoint=tmp_path / "a.pt")
+        fails(FileError, "unpacks from .* to 24,000 MB", SMALL, checkpoint=tmp_path / "a.pt")
 
     def test_other_content(self, tmp_path):
         for content in ([1, 2], {}, {"model": {"a": 1}}, {"epoch": 3}):

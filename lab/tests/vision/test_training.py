@@ -129,7 +129,7 @@ def test_what_a_run_leaves_behind(digits, tmp_path):
     assert kept["format"] == "smallcal-checkpoint-1"
     assert (kept["source"], kept["classes"]) == ("torch:support.trained_nets:conv", 10)
     assert (kept["epoch"], kept["seed"], kept["recipe"]) == (3, 0, recipe(digits).text())
-    model = open_model(f"checkpoint:{done.checkpoint}")
+    model = open_model(done.model)
     assert model.class_names == tuple("0123456789")
     assert same(dict(model.module.state_dict()), dict(kept["model"]))
 
@@ -366,7 +366,7 @@ def test_a_damaged_checkpoint_is_said(digits, tmp_path):
 def test_a_temperature_head_is_trained_and_opened_again(digits, tmp_path, kind):
     said = recipe(digits, model__temperature_head=kind, model__head_width=12)
     done = train(said, tmp_path / "run")
-    model = open_model(f"checkpoint:{done.checkpoint}")
+    model = open_model(done.model)
     images = open_images(f"folder:{digits}")
     batch = torch.stack([model.preprocess(images.image(row)) for row in range(0, 120, 10)])
     logits, features = model.outputs(batch)
@@ -375,7 +375,7 @@ def test_a_temperature_head_is_trained_and_opened_again(digits, tmp_path, kind):
     assert found.std() > 0  # it has learnt to differ
     torch.testing.assert_close(logits, (model.module.parts(batch)[0] / found[:, None]).detach())
     asked = {"head.features": "temperature"}
-    also = open_model(f"checkpoint:{done.checkpoint}", options=asked).outputs(batch)
+    also = open_model(done.model, options=asked).outputs(batch)
     torch.testing.assert_close(also[1][:, 0], found)
     torch.testing.assert_close(also[0], logits)
     assert train(said, tmp_path / "run").resumed == 3
@@ -383,11 +383,11 @@ def test_a_temperature_head_is_trained_and_opened_again(digits, tmp_path, kind):
 
 def test_training_goes_on_from_another_checkpoint(digits, tmp_path):
     first = train(recipe(digits, training__epochs=4, optimizer__lr=0.2), tmp_path / "first")
-    said = recipe(digits, model__source=f"checkpoint:{first.checkpoint}", training__epochs=1)
+    said = recipe(digits, model__source=first.model, training__epochs=1)
     second = train(said.changed({"optimizer.lr": 1e-6}), tmp_path / "second")
     assert second.log[0].loss < first.log[0].loss
     first.checkpoint.unlink()  # the second is whole without it
-    model = open_model(f"checkpoint:{second.checkpoint}")
+    model = open_model(second.model)
     assert weights(tmp_path / "second")["source"] == "torch:support.trained_nets:conv"
     assert model.classes == 10
     again = train(said.changed({"optimizer.lr": 1e-6}), tmp_path / "second")

@@ -48,7 +48,7 @@ def audit(
     n_refits: int | None = None,
     size: int | None = None,
     n_null: int = 499,
-    input: str = "logits",
+    input: str | None = None,
     features: object = None,
     groups: object = None,
     random_state: int = 0,
@@ -105,10 +105,13 @@ def audit(
     >>> found.verdict.split(":")[0]
     'Usable with care'
     """
-    known = None if calibrator is None else calibrator._fitted().score
-    given: dict[str, Any] = {"features": features, "groups": groups, "score": known}
-    preds = Predictions.of(logits, labels, input=input, **given)
-    preds.require_fittable(input=input)
+    known = None if calibrator is None else calibrator._fitted()
+    given: dict[str, Any] = {"features": features, "groups": groups}
+    given["score"] = None if known is None else known.score
+    kind = known.input if known is not None and input is None else input
+    preds = Predictions.of(logits, labels, input=kind, **given)
+    input = kind or "logits"
+    preds.require_fittable()
     limit = MOST if n_refits is None else whole_number(n_refits, "n_refits", least=2)
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
         raise InputError(
@@ -139,6 +142,7 @@ def audit(
             preds.logits,
             preds.labels,
             signals=AUDITED,
+            input="logits",
             n_null=n_null,
             random_state=random_state,
             advance=advance,

@@ -17,19 +17,21 @@ from smallcal.advice.certify_walk import (
     counts_by,
     interval,
     lowest_risk,
-    rows_needed,
+    one_of_each,
     upper_bound,
     walk_each,
 )
 from smallcal.advice.certify_words import Certificate, Certification, Certified
+from smallcal.advice.copies import copies_note
 from smallcal.advice.cross_validate import out_of_fold
 from smallcal.advice.own_rows import learned_from
 from smallcal.calibrators.decision import BY, RULES, Threshold
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import checked, coded, labelled
 from smallcal.calibrators.holder import fitted_of
+from smallcal.data.groups import as_clusters
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
-from smallcal.errors import GroupWarning, InputError, choose
+from smallcal.errors import FitWarning, GroupWarning, InputError, choose
 
 if TYPE_CHECKING:
     from smallcal.calibrators.base import BaseCalibrator
@@ -50,6 +52,7 @@ def certify(
     correction: str = "holm",
     features: object = None,
     groups: object = None,
+    clusters: object = None,
     cross: bool = False,
     random_state: int = 0,
 ) -> Certification:
@@ -79,11 +82,14 @@ def certify(
     features : array-like of shape (n, d), optional
     groups : array-like of shape (n,), optional
         The group of each row, for calibrators that know groups, and for ``by="group"``.
+    clusters : array-like of shape (n,), optional
+        Which rows depend on one another, such as those of one patient or prompt: the same name or
+        number. The test then takes at most one row of each, drawn by chance.
     cross : bool
         Rows are those of the fit: confidences come from refits that have not seen the row, and the
         promise is approximate.
     random_state : int
-        Of those folds.
+        Of those folds, and of the rows drawn from clusters.
 
     Returns
     -------
@@ -106,6 +112,8 @@ def certify(
     asked = Asked.of(risk, confidence=confidence, rule=rule, by=by, correction=correction)
     _require_possible(fitted, by, groups)
     preds = labelled(fitted, X, y, features=features, groups=groups)
+    if clusters is not None:
+        preds = replace(preds, clusters=as_clusters(clusters, n=preds.n))
     digest = preds.sha256()
     known = learned_from(fitted, preds, digest)
     _require_rows(fitted, known, cross=cross)
@@ -116,7 +124,13 @@ def certify(
         effects = groups if fitted.groups is not None else None
         proba = fitted.calibrate(given._replace(groups=coded(fitted.groups, effects, preds.n)))
     rows = _Rows.of(fitted.claims(proba, given.logits), fitted, preds, by)
-    shared = {"cross": cross, "sha256": digest, "input": preds.kind}
+    shared: dict[str, Any] = {"cross": cross, "sha256": digest, "input": preds.kind}
+    if preds.clusters is None:
+        if note := copies_note(preds.labels, proba):
+            warnings.warn(note, FitWarning, stacklevel=2)
+    else:
+        rows = rows.take(one_of_each(preds.clusters, seed=random_state))
+        shared["clusters"] = int(preds.clusters.max()) + 1
     parts = dict(zip(rows.names, rows.counts(), strict=True))
     certificates = tuple(_certificate(parts, asked, each, shared) for each in asked.risks)
     kept = [each for each in fitted.decisions if not isinstance(each, Threshold)]
@@ -214,6 +228,12 @@ class _Rows:
             warnings.warn(f"{without:,} of {preds.n:,} rows {told}", GroupWarning, stacklevel=4)
         return cls(**seen, codes=preds.groups, names=preds.group_names)
 
+    def take(self, rows: IntArray) -> _Rows:
+        codes = None if self.codes is None else self.codes[rows]
+        return replace(
+            self, confidence=self.confidence[rows], correct=self.correct[rows], codes=codes
+        )
+
     def counts(self) -> list[Counts]:
         if self.codes is None:
             return [Counts.of(self.confidence, self.correct)]
@@ -245,16 +265,8 @@ def _certificate(
 def _certified(name: str, counts: Counts, place: int | None, target: Target) -> Certified:
     """Return what is found for one class or group, or for all rows."""
     if place is None:
-        about, least = (rows_needed(counts, target, prior=prior) for prior in (0.5, 0))
-        needed = least if about is None else about
-        return Certified(
-            name=name,
-            threshold=None,
-            n=counts.n,
-            best=lowest_risk(counts, target),
-            more=None if needed is None else max(needed - counts.n, 1),
-            at_least=about is None and least is not None,
-        )
+        best = lowest_risk(counts, target)
+        return Certified(name=name, threshold=None, n=counts.n, best=best, fewest=target.fewest())
     accepted, errors = int(counts.accepted[place]), int(counts.errors[place])
     tried = accepted if target.rule == "accepted" else counts.n
     low, high = interval(accepted, counts.n)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import bdtr, betainc, betaincinv, expit, gammaincinv
+from scipy.special import bdtr, betaincinv, expit, gammaincinv
 
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 
@@ -25,11 +25,6 @@ GRID: FloatArray = np.append(expit(np.arange(800, -401, -1) * 0.02), 0.0)
 START_ERRORS, START_SHARE = 20, 0.2
 #: Up to so many errors may take more rows than that.
 FEW_ERRORS, FEW_SHARE = 3, 0.5
-
-#: Rates of errors are estimated where a threshold accepts so many rows.
-_FEWEST = 10
-#: How many rows are needed is looked for in such steps, up to so many times those there are.
-_STEP, _FAR = 1.04, 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +60,24 @@ class Counts:
 def _at_least(confidence: FloatArray) -> IntArray:
     """Return how many confidences reach each threshold of the grid."""
     return np.asarray(len(confidence) - np.searchsorted(np.sort(confidence), GRID), dtype=np.int64)
+
+
+def one_of_each(clusters: IntArray, *, seed: int) -> IntArray:
+    """Draw rows that are independent of one another: at most one of each cluster.
+
+    A cluster is taken with a chance of its size over that of the largest, and of its rows any one:
+    every row is as likely as every other, so that the error rate is still that of rows.
+
+    Examples
+    --------
+    >>> one_of_each(np.array([0, 0, 1, 1, 2, 2]), seed=0).tolist()
+    [1, 3, 5]
+    """
+    sizes = np.bincount(clusters)
+    place = np.random.default_rng(seed).integers(sizes.max(), size=len(sizes))
+    taken = place < sizes
+    rows = np.argsort(clusters, kind="stable")[(np.cumsum(sizes) - sizes + place)[taken]]
+    return np.asarray(np.sort(rows), dtype=np.int64)
 
 
 def counts_by(
@@ -275,40 +288,3 @@ def lowest_risk(counts: Counts, target: Target) -> float:
         else:
             high = middle
     return high
-
-
-def rows_needed(counts: Counts, target: Target, *, prior: float = 0.5) -> int | None:
-    """Return about how many rows would do, if error rates stay what they seem; None if none would.
-
-    A walk of more rows begins with a smaller share of them. The error rate of that share is
-    estimated from the rows there are, and with it errors of the first threshold. ``prior`` is half
-    an error more than were seen (Jeffreys); with 0 the answer is what is needed at the least.
-
-    Examples
-    --------
-    >>> counts = Counts.of([0.9] * 87, [True] * 87)
-    >>> rows_needed(counts, Target(risk=0.02, delta=0.05))
-    637
-    >>> rows_needed(counts, Target(risk=0.02, delta=0.05), prior=0)
-    152
-    >>> rows_needed(Counts.of([0.9] * 87, [False] * 87), Target(risk=0.02, delta=0.05)) is None
-    True
-    """
-    if not prior and counts.n * target.risk < 1:  # too few to see such a rate
-        return target.fewest()
-    n = counts.n
-    while n < _FAR * counts.n:
-        n = math.ceil(_STEP * n)
-        tried = n if target.rule == "all" else start_rows(n, target.risk, target.delta)
-        least = _FEWEST if target.rule == "all" else math.ceil(tried / n * counts.n)
-        if least < _FEWEST:
-            break
-        if least > counts.n:
-            continue
-        place = int(np.searchsorted(counts.accepted, least))
-        seen = counts.n if target.rule == "all" else int(counts.accepted[place])
-        errors = tried * (int(counts.errors[place]) + prior) / (seen + 2 * prior)
-        # The binomial p-value for errors that need not be whole.
-        if betainc(tried - errors, errors + 1, 1 - target.risk) <= target.delta:
-            return n
-    return None

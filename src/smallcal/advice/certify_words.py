@@ -32,10 +32,10 @@ class Certified:
         Share of rows accepted, with its 95 % interval.
     best : float or None
         Where none qualifies: the lowest risk that these rows could promise.
-    more : int or None
-        Where none qualifies: about how many more labelled rows would do; None if none would.
-    at_least : bool
-        Whether rows are too few for more than the least that this takes.
+    fewest : int or None
+        Where none qualifies: the fewest accepted rows that can promise the risk, without an error.
+
+    Of rows in clusters, all counts are of those drawn for the test.
     """
 
     name: str = ""
@@ -48,8 +48,7 @@ class Certified:
     low: float = 0.0
     high: float = 1.0
     best: float | None = None
-    more: int | None = None
-    at_least: bool = False
+    fewest: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +69,8 @@ class Certificate:
         Fingerprint of the rows.
     input : {"logits", "score"}
         What rows hold.
+    clusters : int or None
+        How many clusters the rows come in, if not all are independent of one another.
     """
 
     risk: float
@@ -81,6 +82,7 @@ class Certificate:
     cross: bool = False
     sha256: str = ""
     input: str = "logits"
+    clusters: int | None = None
 
     @property
     def found(self) -> bool:
@@ -97,18 +99,26 @@ class Certificate:
         >>> print(Certificate(risk=0.02, confidence=0.95, rows=(row,)).promise)
         Of samples with confidence 0.9000 or more, at most 2 % are predicted wrong. This holds \
 with 95 % confidence, by an exact test on 300 labelled samples that were not used in the fit, \
-for samples of the same kind.
+for samples of the same kind, assuming that the samples are independent of one another.
         """
         claim = CLAIMS[self.input]
         seen = "that were not used in the fit"
         if self.cross:
             seen = "of the fit itself, out of fold, so that it is approximate"
+        if self.clusters is not None:
+            seen += f", at most one from each of {self.clusters:,} clusters"
         n = sum(row.n for row in self.rows)
         return (
             f"{self._promised(claim)} This holds with {percent(self.confidence)} confidence, by "
             f"{'an exact test' if self.by == 'all' else 'exact tests'} on {n:,} labelled samples "
-            f"{seen}, for samples of the same kind."
+            f"{seen}, for samples of the same kind, assuming that {self.assumption}."
         )
+
+    @property
+    def assumption(self) -> str:
+        """What the guarantee takes for granted."""
+        what = "samples" if self.clusters is None else "clusters"
+        return f"the {what} are independent of one another"
 
     def _promised(self, claim: Claim) -> str:
         """Return what is promised of which samples."""
@@ -153,19 +163,19 @@ for samples of the same kind.
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, for people."""
-        claim = CLAIMS[self.input]
         if self.by == "all":
             row = self.rows[0]
-            return (self._none(row, claim),) if row.threshold is None else self._found(row, claim)
+            return (self._none(row),) if row.threshold is None else self._found(row)
         if not self.found:
-            return (self._none(min(self.rows, key=lambda row: row.best or 1.0), claim),)
+            return (self._none(min(self.rows, key=lambda row: row.best or 1.0)),)
         several = {"class": "classes", "group": "groups"}[self.by]
         able = sum(row.threshold is not None for row in self.rows)
         said = f"{able:,} of {len(self.rows):,} {several} have a threshold"
         rest = "." if able == len(self.rows) else "; samples of the others are never accepted."
         return (self.promise, said + rest)
 
-    def _found(self, row: Certified, claim: Claim) -> tuple[str, ...]:
+    def _found(self, row: Certified) -> tuple[str, ...]:
+        claim = CLAIMS[self.input]
         what = f"{row.accepted:,} accepted samples {claim.are_wrong}"
         if self.rule == "all":
             what = f"{row.n:,} samples are accepted but {claim.are_wrong}"
@@ -180,27 +190,24 @@ for samples of the same kind.
         )
         return (self.promise, f"{found} {share}")
 
-    def _none(self, row: Certified, claim: Claim) -> str:
-        """Say that none qualifies, and what would be needed."""
+    def _none(self, row: Certified) -> str:
+        """Say that none qualifies, and what these rows could promise."""
         risk, best = percent(self.risk), rounded(row.best or 1.0)
         whose = "" if self.by == "all" else f" of {self.by} {row.name}"
         who = "None" if self.by == "all" else f"No {self.by}"
         said = f"{who} qualifies for {risk}: the best bound reachable here is {best}"
         said += whose and f", that{whose}"
-        if row.more is None:
-            return (
-                f"{said}. More samples like these would not help: even the most {claim.sure} of "
-                "them "
-                f"{claim.are_wrong} too often."
-            )
-        about = "at least" if row.at_least else "about"
-        many = f"{about} {about_rows(row.more)} more labelled samples"
-        return f"{said}; {many}{whose} would be needed for {risk}."
+        if row.fewest is not None and row.n < row.fewest:
+            said += f"; {risk} takes at least {row.fewest:,} samples{whose}"
+            said += "" if self.clusters is None else " from different clusters"
+            said += ", even without an error"
+        return f"{said}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         told = {**asdict(self), "found": self.found}
         told["promise"] = self.promise if self.found else None
+        told["assumption"] = self.assumption
         return dict(plain(told))
 
 
@@ -291,9 +298,3 @@ def level_of(threshold: float | None) -> str:
         return "0"
     digits = 4 if threshold < 0.999 else 1 + math.ceil(-math.log10(1 - threshold))
     return f"{threshold:.{digits}f}"
-
-
-def about_rows(rows: int) -> str:
-    """Write a number of rows of which two digits matter."""
-    step = 10 ** max(len(str(rows)) - 2, 0)
-    return f"{math.ceil(rows / step) * step:,}"

@@ -70,12 +70,15 @@ def repeated_folds(preds: Predictions, *, n_repeats: int, n_folds: int, seed: in
 
     Repeat r has the folds of ``StratifiedKFold(n_folds, shuffle=True, random_state=seed + r)``.
     Where fewer predictions than folds are wrong (or right) there are as many folds as those;
-    with fewer than two, chance alone decides.
+    with fewer than two, chance alone decides. Clusters stay whole.
     """
     fewest = rarer(preds)
     count = min(n_folds, fewest) if fewest >= 2 else min(n_folds, preds.n)
+    if preds.clusters is not None:
+        count = min(count, len(np.unique(preds.clusters)))
     seeds = [(seed + repeat) % 2**32 for repeat in range(n_repeats)]
-    return Folds(np.array([stratified_folds(~preds.came, count, s) for s in seeds]), count)
+    cuts = [stratified_folds(~preds.came, count, s, preds.clusters) for s in seeds]
+    return Folds(np.array(cuts), count)
 
 
 def single_split(preds: Predictions, *, seed: int) -> Folds:

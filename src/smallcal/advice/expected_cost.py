@@ -150,13 +150,16 @@ def expected_cost_of(
     n_boot, level, seed = bootstrap
     columns = np.column_stack(list(paid.values()))
     drawn = [np.empty((0, columns.shape[1]))]
-    for counts in counts_of_draws(scored.n, n_boot, np.random.default_rng(seed)) if n_boot else ():
+    rng = np.random.default_rng(seed)
+    for counts in (
+        counts_of_draws(scored.n, n_boot, rng, clusters=scored.clusters) if n_boot else ()
+    ):
         drawn.append(counts @ columns / scored.n)
         advance(len(counts))
     means, values = columns.mean(axis=0), np.concatenate(drawn)
 
     def interval(point: float, resampled: FloatArray) -> Interval:
-        return interval_of(point, resampled, unit="test samples", level=level)
+        return interval_of(point, resampled, unit=scored.unit, level=level)
 
     places = {name: i for i, name in enumerate(paid) if name != "own"}
     return ExpectedCost(

@@ -52,7 +52,7 @@ def plan(
     draws: int = 20,
     target: Mapping[str, float] | None = None,
     test_size: int = TEST_SIZE,
-    input: str = "logits",
+    input: str | None = None,
     level: float = 0.9,
     random_state: int = 0,
     advance: Advance = lambda fits: None,
@@ -103,10 +103,11 @@ def plan(
     >>> last.metrics["ece15"].value < first.metrics["ece15"].value
     True
     """
-    name = _true_name(method, input)
+    kind = input or "logits"
+    name = _true_name(method, kind)
     targets = _checked_targets(target or {})
     preds = Predictions.of(logits, labels, input=input)
-    preds.require_fittable(input=input)
+    preds.require_fittable()
     require_options(draws, level, name="draws", least=5, why="fewer give no standard deviation")
     whole_number(test_size, "test_size", least=1)
     require_pilot(preds.n)
@@ -117,7 +118,7 @@ def plan(
     forecasts = {"none": Forecast([alone], test_size=test_size, seed=random_state)}
     shared: dict[str, Any] = {"draws": draws, "seed": random_state, "raw": raw}
     shared["keep_predictions"] = keep_predictions
-    for each in dict.fromkeys([name, SIMPLE[input]]):
+    for each in dict.fromkeys([name, SIMPLE[kind]]):
         curve = []
         for size in steps:
             curve.append(fit_at_size(preds, each, size, **shared))

@@ -14,7 +14,7 @@ from typing import Any
 
 from smallcal.calibrators.catalogue import ALIASES, resolve_method, true_name
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.summary import accuracy_change
+from smallcal.calibrators.summary import accuracy_line
 from smallcal.data.plain import plain_fields
 from smallcal.data.predictions import Predictions
 
@@ -33,13 +33,11 @@ def default_of(kind: str) -> str:
     return true_name("default", kind)
 
 
-def on_test(kind: str = "logits") -> str:
-    """Return what is said beside results on test samples."""
-    return (
-        f"Use {default_of(kind)}, the default: it was fixed before these test samples were used. "
-        "Choosing a method by its test results makes them look too good."
-    )
-
+#: What is said beside results on test samples.
+ON_TEST = (
+    "The default was fixed before these test samples were used. Choosing a method by its test "
+    "results makes them look too good."
+)
 
 #: How sure one must be that another method is better, of all that are looked at together.
 _SURE = 0.99
@@ -74,16 +72,16 @@ class Recommendation:
         Why the fit is temperature scaling; empty where it is not.
     keep_predictions : bool
         Whether the model's predictions are kept.
-    if_changed : str
-        What changing predictions is worth, where they are kept and accuracy would be significantly
-        higher; else empty.
+    predictions : str
+        How many predictions it changes, or would change if they were not kept, and what that does
+        to accuracy, cross-validated; empty where it changes none.
     """
 
     method: str
     n: int
     why: str = ""
     keep_predictions: bool = False
-    if_changed: str = ""
+    predictions: str = ""
 
     @classmethod
     def of(cls, fitted: FittedCalibrator) -> Recommendation:
@@ -94,7 +92,7 @@ class Recommendation:
             int(fitted.data["n"]),
             fitted.flag_text(flags[0]) if flags else "",
             fitted.keep_predictions,
-            if_changed(fitted),
+            accuracy_line(fitted),
         )
 
     @property
@@ -108,33 +106,13 @@ class Recommendation:
         >>> Recommendation("smallcal", 20, why="all predictions are right").sentence
         'Use smallcal, the default: all predictions are right.'
         """
-        kept = " with keep_predictions" if self.keep_predictions else ""
-        use = f"Use {self.method}, the default{',' if kept else ''}{kept}"
-        first = f"{use}: {self.why}." if self.why else f"{use}."
-        return f"{first} {self.if_changed}".rstrip()
+        kept = ", with keep_predictions" if self.keep_predictions else ""
+        why = self.why or (self.predictions and f"it {self.predictions}")
+        return f"Use {self.method}, the default{kept}{why and f': {why}'}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
         return plain_fields(self) | {"sentence": self.sentence}
-
-
-def if_changed(fitted: FittedCalibrator) -> str:
-    """Return what changing predictions is worth, where a fit keeps them and that would help.
-
-    Examples
-    --------
-    >>> import smallcal as sc
-    >>> val = sc.load_demo("cal")
-    >>> cal = sc.Calibrator(keep_predictions=True).fit(val.logits, val.labels)
-    >>> if_changed(cal.fitted_).partition(":")[0]
-    'Changing predictions would significantly raise accuracy'
-    """
-    found = fitted.fit_metrics.get("cross_validated", {})
-    helps = found.get("accuracy_change_low", 0.0) > 0 and not fitted.map.preserves_argmax
-    if not fitted.keep_predictions or not helps:
-        return ""
-    said = accuracy_change(found)
-    return f"Changing predictions would significantly raise accuracy: {said}."
 
 
 def recommend(preds: Predictions, *, keep_predictions: bool = False) -> Recommendation:

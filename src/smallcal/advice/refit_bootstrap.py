@@ -50,7 +50,7 @@ def refit_bootstrap(
     n_boot: int = 200,
     resample_test: bool = True,
     level: float = 0.95,
-    input: str = "logits",
+    input: str | None = None,
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> RefitIntervals:

@@ -1,5 +1,7 @@
 """Select a calibrator by cross-validation: the default, unless another is better beyond chance.
 
+The uncalibrated model stays where the default does not gain a standard error over it.
+
 All candidates are fitted and measured on the same held-out samples. Where candidates are named,
 they go from simple to rich, and a richer one replaces a simpler one only when it gains more than
 one standard error.
@@ -88,8 +90,8 @@ class Selection(InNotebook):
     reason : str
         One sentence.
     note : str
-        What changing predictions is worth, where they are kept and accuracy would be significantly
-        higher; else empty.
+        How many predictions the default changes, or would change if they were not kept, and what
+        that does to accuracy; empty where it changes none.
     table : tuple of Row
         Every candidate, in the order they were compared.
     n, n_classes : int
@@ -140,7 +142,7 @@ def select(
     n_repeats: int = 5,
     n_folds: int = 5,
     level: float = 0.95,
-    input: str = "logits",
+    input: str | None = None,
     features: object = None,
     keep_predictions: bool = False,
     random_state: int = 0,
@@ -152,7 +154,8 @@ def select(
     was fitted on, its mean gain is larger than chance explains: by one standard error where you
     name candidates, from simple to rich; where you name none, by as many as it takes to be 99 %
     sure that no candidate is taken for better than the default by mistake, and without a higher
-    NLL.
+    NLL. Then the uncalibrated model stays too, unless the choice gains one standard error over it
+    in the loss or NLL.
 
     Parameters
     ----------
@@ -211,7 +214,7 @@ def select(
     require_rule(rule, loss=loss, n_repeats=n_repeats, n_folds=n_folds, level=level)
     seed = whole_number(random_state, "random_state", most=MAX_SEED)
     given = Predictions.of(logits, labels, input=input, features=features)
-    given.require_fittable(input=input)
+    given.require_fittable()
     preds = replace(given, logits=given.logits.astype(np.float64))
     loss = CLAIMS[preds.kind].loss if loss == CLAIMS["logits"].loss else loss
     measured = chosen_metrics(dict.fromkeys([loss, "nll"]))
@@ -252,9 +255,9 @@ def select(
         n_repeats=folds.n_repeats,
         n_folds=folds.n_folds,
         level=level,
-        input=input,
+        input=input or "logits",
         random_state=seed,
-        note=advised.if_changed,
+        note=advised.predictions and f"{advised.method}, the default, {advised.predictions}.",
     )
 
 

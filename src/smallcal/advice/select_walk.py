@@ -135,7 +135,8 @@ def walk(
     errors : float
         By how many standard errors one must be better than the best so far.
     guard : str, optional
-        A metric in which it must not be worse on average.
+        A metric in which it must not be worse on average. With it, the best of all takes the place
+        of the uncalibrated model only if it gains one standard error in that metric or the loss.
 
     Returns
     -------
@@ -158,7 +159,16 @@ def walk(
         rows.append(row)
     if not best:
         raise InputError(f"no candidate could be judged; {rows[0].candidate}: {rows[0].note}")
-    return rows
+    plain = next((row for row in rows if row.candidate == "none" and row.against), None)
+    if guard is None or plain is None or not enough or best == "none":
+        return rows
+    gains = [_gain(rule, found["none"], found[best], metric) for metric in (loss, guard)]
+    if any(gain > error and gain > ROUNDING for gain, error in gains):
+        return rows
+    gain, error = gains[0]
+    kept = replace(plain, verdict="accepted", against=best, gain=-gain, standard_error=error)
+    rows = [replace(row, verdict="rejected") if row.verdict == "accepted" else row for row in rows]
+    return [kept if row.candidate == "none" else row for row in rows]
 
 
 def chosen_row(rows: Sequence[Row]) -> Row:
@@ -237,6 +247,15 @@ def reason_for_default(
 ) -> str:
     """Say in one sentence why the default stays, or what took its place."""
     choice, start, unit = chosen_row(rows), rows[0].candidate, METRICS[loss].unit
+    if choice.candidate == "none":
+        losses = dict.fromkeys([METRICS[loss].title, METRICS["nll"].title])
+        usual = ", the default," if choice.against == start else ""
+        return (
+            f"keep {CLAIMS[kind].raw}: {choice.against}{usual} does not lower the held-out "
+            f"{' or '.join(losses)} by more than one standard error "
+            f"({METRICS[loss].title} {'higher' if choice.gain > 0 else 'lower'} by "
+            f"{unit.size(choice.gain)}, one standard error {unit.size(choice.standard_error)})."
+        )
     if choice.candidate != start:
         return (
             f"{choice.candidate} lowers the held-out {METRICS[loss].title} by "

@@ -202,7 +202,7 @@ def signal_to_noise(
     n_null: int = 499,
     n_partitions: int = 200,
     level: float = 0.95,
-    input: str = "logits",
+    input: str | None = None,
     features: object = None,
     random_state: int = 0,
     advance: Advance = lambda draws: None,
@@ -270,7 +270,7 @@ def signal_to_noise(
         raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
     require_options(n_null, level, name="n_null")
     preds = Predictions.of(logits, y, input=input, features=features)
-    preds.require_fittable(input=input)
+    preds.require_fittable()
     slopes = Slopes.of(preds, seed=random_state, loss=objective)
     grouped = {name: Groups.of(slopes, name, n_groups) for name in signals if name != CLASS_BIAS}
     rng = np.random.default_rng(random_state)

@@ -118,7 +118,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
 
         Returns
         -------
-        ndarray of shape (n, C), of the input's floating type
+        ndarray of shape (n, C), float64, or float32 where the input is that or float16
         """
         fitted = self._fitted()
         return fitted.predict_proba(X, features=features, labels=y, groups=groups, out=out)

@@ -53,6 +53,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
             "log-odds"
         ),
         "score_as_number": "scores are treated as plain numbers, and standardised",
+        "like_probabilities": "the logits look like probabilities; you said that they are logits",
         "score_infinite": "infinite scores are put one standard deviation beyond the others",
         "score_percent": (
             "scores lie between 0 and 100 and are treated as plain numbers; if they are "
@@ -66,7 +67,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Flags that say what the fit did and ask nothing of anyone: notes, not warnings.
-NOTES = ("no_gain", "score_as_probability", "score_as_number")
+NOTES = ("no_gain", "like_probabilities", "score_as_probability", "score_as_number")
 
 
 def explained(name: str, found: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ class Identity(BaseCalibrator):
     0
     """
 
-    input: str = "logits"
+    input: str | None = None
     class_names: Sequence[str] | None = None
 
     def _compose(self) -> Method:
@@ -66,7 +66,7 @@ class TemperatureScaling(BaseCalibrator):
     bounds : tuple of two floats
         Allowed temperatures.
     input : {"logits", "probabilities", "score"}
-        What ``X`` holds; nothing is guessed.
+        What ``X`` holds. If not given, logits; they are refused if they look like probabilities.
     class_names : sequence of str, optional
         Names of the columns; then labels may be names.
 
@@ -81,7 +81,7 @@ class TemperatureScaling(BaseCalibrator):
 
     objective: str = "nll"
     bounds: tuple[float, float] = (0.05, 20.0)
-    input: str = "logits"
+    input: str | None = None
     class_names: Sequence[str] | None = None
 
     def _compose(self) -> Method:
@@ -162,7 +162,7 @@ class SRTS(BaseCalibrator):
     C: float = 1.0
     min_group_size: int = 50
     bounds: tuple[float, float] = (0.05, 20.0)
-    input: str = "logits"
+    input: str | None = None
     class_names: Sequence[str] | None = None
     random_state: RandomState = 0
 
@@ -209,14 +209,14 @@ class Calibrator(BaseCalibrator):
     method: str = "default"
     options: Mapping[str, Any] | None = None
     keep_predictions: bool = False
-    input: str = "logits"
+    input: str | None = None
     class_names: Sequence[str] | None = None
     random_state: RandomState = 0
 
     def _compose(self) -> Method:
         return resolve_method(
             self.method,
-            input=self.input,
+            input=self.input or "logits",
             options=self.options,
             keep_predictions=self.keep_predictions,
             random_state=self.random_state,

@@ -211,7 +211,7 @@ class FittedCalibrator(InNotebook):
         Returns
         -------
         ndarray of shape (n, C)
-            Of the logits' floating type; each row sums to 1.
+            float64, or float32 where the logits have that or float16; each row sums to 1.
         """
         given = checked(self, logits, features, labels)
         codes = coded(self.groups, groups, len(given.logits))
@@ -332,8 +332,8 @@ class FittedCalibrator(InNotebook):
         result = np.empty(array.shape, array.dtype.newbyteorder("=")) if out is None else out
         if result.shape != array.shape or result.dtype not in WRITABLE:
             raise InputError(
-                f"out must have shape {array.shape} and type float16, float32 or float64 in this "
-                f"machine's byte order; got {result.shape}, {result.dtype}"
+                f"out must have shape {array.shape} and type float32 or float64 in this machine's "
+                f"byte order; got {result.shape}, {result.dtype}"
             )
         self._fill(given, result)
         self._shift(result, given.groups)

@@ -13,7 +13,7 @@ from smallcal.data.checks import (
     IntArray,
     as_features,
     as_labels,
-    refuse_probabilities,
+    probabilities_like,
 )
 from smallcal.data.groups import as_groups
 from smallcal.data.predictions import Predictions
@@ -50,8 +50,7 @@ def checked(fitted: FittedCalibrator, logits: object, features: object, labels: 
     if array.shape[1] != fitted.n_classes:
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
         raise InputError(f"{fitted.input} must have {want}; got {array.shape[1]}")
-    if fitted.input == "logits":
-        refuse_probabilities(array)
+    _refuse_probabilities(fitted, array)
     for name, value in (("features", features), ("labels", labels)):
         if name in signal.needs and value is None:
             raise missing_input(fitted.method, name)
@@ -73,7 +72,7 @@ def labelled(
     fitted: FittedCalibrator, rows: object, y: object, *, features: object, groups: object
 ) -> Predictions:
     """Return labelled rows as a calibrator takes them, checked."""
-    return Predictions.of(
+    preds = Predictions.of(
         rows,
         y,
         input=fitted.input,
@@ -83,6 +82,19 @@ def labelled(
         score=fitted.score,
         name=fitted.input,
     )
+    _refuse_probabilities(fitted, preds.logits)
+    return preds
+
+
+def _refuse_probabilities(fitted: FittedCalibrator, logits: FloatArray) -> None:
+    """Raise where rows look like probabilities and those of the fit were logits."""
+    if fitted.input != "logits" or fitted.score is not None or "like_probabilities" in fitted.flags:
+        return
+    if like := probabilities_like(logits):
+        raise InputError(
+            f"logits look like probabilities ({like}), but this calibrator was fitted on logits: "
+            "give raw logits, or fit one on probabilities"
+        )
 
 
 def slices(n: int, n_classes: int, *, size: int = _COPIED_BYTES) -> Iterator[slice]:

@@ -33,7 +33,7 @@ from smallcal.calibrators.parts import frozen
 from smallcal.calibrators.reference import reference_of, with_classes
 from smallcal.calibrators.signals import ROUTES, NoSignal, Observed, SignalFit, no_signal
 from smallcal.calibrators.with_groups import with_groups
-from smallcal.data.checks import whole_number
+from smallcal.data.checks import probabilities_like, whole_number
 from smallcal.data.masks import any_masked, is_masked
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import FitWarning, InputError, choose, missing_input
@@ -214,6 +214,8 @@ class Method:
         )
         if fitted.has_few_samples:
             fitted = replace(fitted, flags={**fitted.flags, "few_samples": []})
+        if preds.score is None and probabilities_like(preds.logits):
+            fitted = replace(fitted, flags={**fitted.flags, "like_probabilities": []})
         if preds.groups is not None:
             fitted = with_groups(fitted, preds)
         if not record:
@@ -290,7 +292,7 @@ def fit_arrays(
     X: object,
     y: object,
     *,
-    input: str = "logits",
+    input: str | None = None,
     features: object = None,
     **given: Any,
 ) -> FittedCalibrator:
@@ -306,10 +308,10 @@ def fit_arrays(
     """
     features = features if "features" in method.needs else None
     preds = Predictions.of(X, y, input=input, features=features, **given).counted()
-    preds.require_fittable(input=input)
+    preds.require_fittable()
     fitted = method.fit(preds)
     fitted = with_classes(fitted, preds.logits, preds.features, preds.group_labels)
-    fitted = replace(fitted, input=input, class_names=preds.class_names)
+    fitted = replace(fitted, input=input or "logits", class_names=preds.class_names)
     if preds.score is not None:
         fitted = replace(fitted, flags={**preds.score.flags(X), **fitted.flags})
     return fitted

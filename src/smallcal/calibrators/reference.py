@@ -199,7 +199,7 @@ def log_odds(logits: FloatArray) -> FloatArray:
     result = np.empty(len(logits))
     for start in range(0, len(logits), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        seen = Predictions.of(logits[rows], np.argmax(logits[rows], axis=1))
+        seen = Predictions.of(logits[rows], np.argmax(logits[rows], axis=1), input="logits")
         result[rows] = objectives.log_odds(Gaps.of(seen), 1.0)
     return result
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from smallcal.calibrators.signals.logit_statistics import RowBlock
 
 #: The types that probabilities may be written in; scaled gaps below these may round to ties.
-WRITABLE = {
-    np.dtype(kind): 8 * float(np.finfo(kind).eps) for kind in (np.float16, np.float32, np.float64)
-}
+WRITABLE = {np.dtype(kind): 8 * float(np.finfo(kind).eps) for kind in (np.float32, np.float64)}
 
 
 def scaled_softmax(block: RowBlock, temperature: FloatArray, *, out: FloatArray) -> None:

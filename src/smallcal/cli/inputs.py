@@ -8,18 +8,21 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smallcal import io
+from smallcal.advice.copies import copies_note
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, terminal
+from smallcal.data.checks import as_probabilities, as_scores
 from smallcal.data.groups import group_names
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
 from smallcal.data.shapes import one_hot_codes
 from smallcal.data.special import softmax
 from smallcal.deploy.decided_rows import Known, Rows, decided, rows_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, SmallcalError
 from smallcal.io import Choice, Loaded
 from smallcal.statistics.agreement import Agreement
 
@@ -69,9 +72,12 @@ class Asked:
         return "score" if self.scored else self.input
 
     def kind_for(self, calibrator: FittedCalibrator | None) -> str | None:
-        """Return what the numbers are: of a calibrator of scores, scores where nothing is said."""
-        if self.kind is None and calibrator is not None and calibrator.input == "score":
-            return "score"
+        """Return what the numbers are: what the calibrator takes, where nothing is said.
+
+        Of a calibrator of logits the file may still say that it holds something else.
+        """
+        if self.kind is None and calibrator is not None and calibrator.input != "logits":
+            return calibrator.input
         return self.kind
 
     @property
@@ -133,7 +139,29 @@ def load(
     if not as_written:
         loaded = loaded.in_order_of(choice.known)
     terminal.note(*(() if quiet else loaded.notes))
+    if calibrator is None and asked.kind is None and loaded.input == "logits":
+        with naming(loaded.source):
+            as_scores(loaded.logits)  # refuses what looks like probabilities
     return loaded
+
+
+def clusters(
+    loaded: Loaded, asked: Asked, cluster: str | None, calibrator: FittedCalibrator | None = None
+) -> NDArray[np.str_] | None:
+    """Return the cluster of each row of a file, by the column or array that is named."""
+    if cluster is None or cluster == asked.group:
+        return None if cluster is None else loaded.groups
+    try:
+        found = load(loaded.source, replace(asked, group=cluster), calibrator, quiet=True)
+    except SmallcalError as error:
+        raise error.calling("--group", "--cluster") from error
+    return found.groups
+
+
+def note_copies(source: str, labels: IntArray, proba: FloatArray) -> None:
+    """Say that samples are copies of one another, where nobody named clusters."""
+    if note := copies_note(labels, np.column_stack([1 - proba, proba][proba.ndim - 1 :])):
+        terminal.note(f"{source}: {note}")
 
 
 def in_pieces(
@@ -278,7 +306,17 @@ def probabilities(
             f"{loaded.source} holds scores that are not probabilities, so calibration cannot be "
             "measured. Fit a calibrator and pass it with --calibrator"
         )
-    return Seen(checked.labels, checked.measured(softmax(checked.logits)))
+    return Seen(checked.labels, uncalibrated(loaded, checked))
+
+
+def uncalibrated(loaded: Loaded, checked: Predictions) -> FloatArray:
+    """Return the model's own probabilities; those that a file holds as they are.
+
+    Their logarithms would make ties of what differs in the last digit, and change predictions.
+    """
+    if loaded.input == "probabilities":
+        return as_probabilities(loaded.logits, name=loaded.input)
+    return checked.measured(softmax(checked.logits))
 
 
 def label_column(labels: NDArray[Any], loaded: Loaded) -> NDArray[Any]:

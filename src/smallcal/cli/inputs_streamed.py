@@ -82,7 +82,7 @@ class _Labelled:
     """The rows of a source with their labels; counts how the two agree as they go by."""
 
     def __init__(self, source: Source, fitted: FittedCalibrator | None, asked: Asked) -> None:
-        self._source, self._fitted = source, fitted
+        self._source, self._fitted, self._said = source, fitted, asked.kind
         self._given = _given(source, asked)
         own = None if fitted is None else fitted.class_names
         self.classes = source.class_names or own
@@ -120,7 +120,8 @@ class _Labelled:
             codes = as_labels(labels, n=n, n_classes=source.n_classes, class_names=self.classes)
         self.counts.add(codes, block.scores.argmax(axis=1))
         if self._fitted is None:
-            return codes, uncalibrated(block, source.input, shown)
+            kind = None if source.input == "logits" else source.input
+            return codes, uncalibrated(block, self._said or kind, shown)
         rows = calibrated(self._fitted, block, shown)
         self.own.append(model_predictions.scored(codes, rows))
         return codes, rows.adjusted(self._fitted)

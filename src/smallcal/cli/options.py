@@ -53,7 +53,7 @@ Input = Annotated[
     option(
         "logits|probabilities|score",
         "What DATA contains; a score is one number per sample, with an outcome of 0 or 1. "
-        "Default: by the names in the file, otherwise logits.",
+        "Default: by the names in the file, otherwise what CAL takes, or logits.",
     ),
 ]
 Columns = Annotated[
@@ -70,10 +70,7 @@ LabelsKey = Annotated[
 ]
 Score = Annotated[
     str | None,
-    option(
-        "FIELD",
-        "Field with the score, such as judge.score in JSON lines; A,B takes the difference.",
-    ),
+    option("FIELD", "Field with the score, such as judge.score in JSON lines."),
 ]
 Outcome = Annotated[
     str | None,
@@ -87,6 +84,14 @@ Group = Annotated[
         "NAME",
         "Column or array with the group of each sample, such as a task or a site. In a file with "
         "splits, groups means val_groups.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    option(
+        "FIELD",
+        "Column or array that says which samples depend on one another, such as those of one "
+        "patient or prompt.",
     ),
 ]
 Per = Annotated[

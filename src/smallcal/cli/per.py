@@ -63,6 +63,8 @@ def applied(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays to write: each row as the calibrator of its model or task has it."""
     per, files = _index(folder)
+    for name in [*files.values()][:1]:  # one fit wrote them all, on one kind of input
+        asked = replace(asked, input=asked.kind or runtime.load(Path(folder) / name).input)
     whole, named = _read(data, replace(asked, per=per), as_written=True)
     unknown = [str(value) for value in np.unique(named) if value not in files]
     if unknown:

@@ -2,7 +2,7 @@
 
 Everything below this door trusts its arrays: two-dimensional finite logits, integer labels
 that name a column, probabilities on the simplex. Nothing is guessed from the values: the
-caller says whether numbers are logits or probabilities.
+caller says whether numbers are logits or probabilities, and is asked where they look otherwise.
 """
 
 from __future__ import annotations
@@ -69,22 +69,26 @@ def _from_torch(tensor: Any) -> NDArray[Any]:
     return array
 
 
-def as_scores(values: object, *, input: str = "logits", name: str = "logits") -> FloatArray:
+def as_scores(values: object, *, input: str | None = None, name: str = "logits") -> FloatArray:
     """Return floating logits of shape (n, C), C >= 2, without checking every value.
 
-    float16, float32 and float64 keep their type; integers become float64.
-    ``input="probabilities"`` checks the rows and takes the logarithm. Finiteness is left to
+    float32 and float64 keep their type; float16, which cannot tell .9999 from 1, becomes float32;
+    integers become float64. ``input="probabilities"`` checks the rows and takes the logarithm;
+    where nothing is said, rows that look like probabilities are refused. Finiteness is left to
     :func:`smallcal.data.masks.checked_logits`, so that a memory-mapped file is not read twice.
     """
-    require_input_kind(input)
+    require_input_kind(input or "logits")
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
     array = _float_matrix(values, name=name)
-    return _log_probabilities(array, name=name) if input == "probabilities" else array
+    if input is None:
+        refuse_probabilities(array, name=name)
+    array = _log_probabilities(array, name=name) if input == "probabilities" else array
+    return array if array.dtype.itemsize >= 4 else array.astype(np.float32)
 
 
 def _log_probabilities(array: FloatArray, *, name: str) -> FloatArray:
-    require_probabilities(array, name=name, advice="say input='logits'")
+    require_probabilities(array, name=name, advice="say input='logits', in the fit too")
     wide = array if array.dtype.itemsize == 8 else array.astype(np.float32)
     return np.asarray(np.log(np.maximum(wide, wide.dtype.type(PROBABILITY_FLOOR))))
 
@@ -146,7 +150,7 @@ def require_probabilities(
             f"spans {float(array[row].min()):g} to {float(array[row].max()):g}). If they are "
             "logits, ",
             python=advice,
-            shell="say --input logits",
+            shell="say --input logits, in the fit too",
         )
     total = array.sum(axis=1, dtype=np.float64)
     # float16 rows of a thousand classes drift by a few per mille; a wrong array is far off.
@@ -156,7 +160,7 @@ def require_probabilities(
         row = int(np.argmax(off))
         raise InputError(
             f"every row of {name} must sum to 1; {listed_rows(off)} do not (row {row} sums to "
-            f"{float(total[row]):g})"
+            f"{float(total[row]):g}). If they are rounded, divide each row by its sum"
         )
 
 
@@ -342,20 +346,13 @@ def refuse_swapped(scores: object, labels: object, *, first: str, second: str) -
         )
 
 
-def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) -> None:
+def refuse_unfittable(logits: FloatArray, *, least: int, name: str) -> None:
     """Raise when no calibrator could be fitted on these rows."""
     n = len(logits)
     if n < least:
         raise InputError(
             f"{name} has {n} sample{'s' if n != 1 else ''}; fitting needs at least {least} (a few "
             "hundred give a useful calibrator)"
-        )
-    if input == "logits" and on_simplex(logits):
-        raise InputError(
-            f"{name} look like probabilities (every row lies in [0, 1] and sums to 1). Give the "
-            "raw logits, or say ",
-            python="input='probabilities'",
-            shell="--input probabilities",
         )
     if bool((logits == logits[:, :1]).all()):
         raise InputError(
@@ -364,29 +361,57 @@ def refuse_unfittable(logits: FloatArray, *, input: str, least: int, name: str) 
         )
 
 
-#: Rows of a call that are looked at for probabilities, and the least that tell: a single row of
-#: logits may happen to sum to 1.
-_LOOKED_AT, _TELLING = 64, 10
+#: How many rows are looked at for probabilities, and the fewest that tell beyond doubt.
+_LOOKED_AT, _TELLING = 1000, 10
 
 
-def refuse_probabilities(logits: FloatArray) -> None:
-    """Raise when rows for a calibrator of logits begin like probabilities.
+def probabilities_like(logits: FloatArray) -> str:
+    """Say how logits look like probabilities, in words; "" where they do not.
+
+    Three rows in four must sum to 1, or 100, but for rounding. Fewer than ten rows may do so by
+    chance: they must sum to 1 exactly, and hold more than the numbers 0 and 1.
+
+    Examples
+    --------
+    >>> probabilities_like(np.array([[0.7, 0.2, 0.1]]))
+    'they lie in [0, 1] and sum to 1'
+    >>> probabilities_like(np.array([[33.0, 33.0, 33.0]] * 10))
+    'they lie in [0, 100] and sum to about 100'
+    >>> probabilities_like(np.array([[3.0, -1.0]])), probabilities_like(np.eye(3))
+    ('', '')
+    """
+    if not logits[0].min() >= 0 or logits[0].max() > 100:  # as of nearly every model
+        return ""
+    rows = logits[:_LOOKED_AT].astype(np.float64)
+    top = 100 if rows.max() > 1.001 else 1
+    rows /= top
+    if not rows.min() >= 0 or rows.max() > 1.001:
+        return ""
+    off, error = np.abs(rows.sum(axis=1) - 1), np.finfo(logits.dtype).eps
+    if len(rows) < _TELLING:
+        exact = top == 1 and off.max() < 1e-6 + error and bool((rows % 1).any())
+        return "they lie in [0, 1] and sum to 1" if exact else ""
+    # What is rounded to tenths, hundredths or thousandths may be off by half of that per class.
+    step = next((10.0**-d for d in (1, 2, 3) if np.abs(rows - rows.round(d)).max() < error), 0)
+    if np.mean(off <= np.clip(step * rows.shape[1] / 2, 0.02, 0.5)) < 0.75:
+        return ""
+    about = "" if off.max() < 1e-3 else "about "
+    return f"they lie in [0, {top}] and sum to {about}{top}"
+
+
+def refuse_probabilities(logits: FloatArray, *, name: str = "logits") -> None:
+    """Raise where rows look like probabilities and nobody said that they are logits.
 
     Examples
     --------
     >>> refuse_probabilities(np.full((20, 4), 0.25))
     Traceback (most recent call last):
-    smallcal.errors.InputError: logits look like probabilities ...
+    smallcal.errors.InputError: logits look like probabilities (they lie in [0, 1] and sum to 1) ...
     """
-    if len(logits) >= _TELLING and on_simplex(logits[:_LOOKED_AT]):
+    if like := probabilities_like(logits):
+        first = "" if like.endswith(" to 1") else "divide each row by its sum and "
         raise InputError(
-            "logits look like probabilities (rows lie in [0, 1] and sum to 1), but this calibrator "
-            "was fitted on logits: give raw logits, or fit one on probabilities"
+            f"{name} look like probabilities ({like}): {first}",
+            python="say input='probabilities'; for real logits, say input='logits'",
+            shell="say --input probabilities; for real logits, say --input logits",
         )
-
-
-def on_simplex(array: FloatArray) -> bool:
-    """Return whether every row looks like probabilities."""
-    return bool(
-        (array >= 0).all() and (array <= 1).all() and (np.abs(array.sum(axis=1) - 1) < 1e-3).all()
-    )

@@ -70,6 +70,23 @@ def _name(value: object, name: str) -> str:
     raise InputError(f"{name} must be one name or number per row; got {type(value).__name__}")
 
 
+def as_clusters(values: object, *, n: int) -> IntArray:
+    """Return the cluster of each sample as a number; every sample must have one.
+
+    Examples
+    --------
+    >>> as_clusters(["b", "a", "b"], n=3).tolist()
+    [0, 1, 0]
+    """
+    found = as_groups(values, n=n, name="clusters")
+    if len(missing := np.flatnonzero(found == "")):
+        raise InputError(
+            f"clusters: {len(missing):,} of {n:,} rows have none, row {missing[0]} first; a row "
+            "that belongs to no other needs an id of its own"
+        )
+    return group_codes(found, tuple(dict.fromkeys(found.tolist())))
+
+
 def group_names(groups: NDArray[np.str_]) -> tuple[str, ...]:
     """Return the names of the groups there are, sorted.
 

@@ -134,8 +134,7 @@ def _masked(
             f"{name}: {listed_rows(few, first_row)} {'have' if few.sum() > 1 else 'has'} fewer "
             "than two options: minus infinity masks an option, and two must be left"
         )
-    wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array
-    return np.where(gone, wide.dtype.type(MASKED), wide), norms
+    return np.where(gone, array.dtype.type(MASKED), array), norms
 
 
 def require_finite(array: FloatArray, *, name: str, first_row: int = 0) -> FloatArray:

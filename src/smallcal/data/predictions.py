@@ -63,7 +63,7 @@ class Predictions:
     Attributes
     ----------
     logits : ndarray of shape (n, C)
-        In the floating type they came in; the arithmetic of a fit is float64. An option that a
+        float32 or float64, as they came in; the arithmetic of a fit is float64. An option that a
         row does not have is :data:`smallcal.data.masks.MASKED`.
     labels : ndarray of shape (n,), int64
     squared_norms : ndarray of shape (n,), float64
@@ -74,6 +74,8 @@ class Predictions:
     groups : ndarray of shape (n,), int64, or None
         The group of each row as a place among ``group_names``, -1 where it has none.
     group_names : tuple of str
+    clusters : ndarray of shape (n,), int64, or None
+        Which rows depend on one another: those of the same number.
     class_names : tuple of str, or None
         Of the columns.
     score : ScoreScale or None
@@ -106,6 +108,7 @@ class Predictions:
     features: FloatArray | None = None
     groups: IntArray | None = None
     group_names: tuple[str, ...] = ()
+    clusters: IntArray | None = None
     class_names: tuple[str, ...] | None = None
     score: ScoreScale | None = None
     name: str = "logits"
@@ -127,7 +130,7 @@ class Predictions:
         logits: object,
         labels: object,
         *,
-        input: str = "logits",
+        input: str | None = None,
         class_names: Sequence[str] | None = None,
         weight: object = None,
         features: object = None,
@@ -137,6 +140,7 @@ class Predictions:
     ) -> Predictions:
         """Check what the user gave and return the record.
 
+        Where ``input`` is not said they are logits, and refused if they look like probabilities.
         With ``input="score"``, ``score`` is the scale of a split that was seen before.
         """
         if input == "score":
@@ -183,6 +187,7 @@ class Predictions:
             weight=weight,
             features=None if self.features is None else self.features[rows],
             groups=None if self.groups is None else self.groups[rows],
+            clusters=None if self.clusters is None else self.clusters[rows],
         )
 
     @property
@@ -231,7 +236,7 @@ class Predictions:
         return replace(rest, name=f"{self.name} without rows of weight 0")
 
     def sha256(self) -> str:
-        """Fingerprint of logits (in the type they came in), labels, features and groups."""
+        """Fingerprint of logits, labels, features and groups."""
         digest = hashlib.sha256("\0".join(self.group_names).encode())
         parts = (self.logits, self.labels, self.features, self.groups)
         for array in (part for part in parts if part is not None):
@@ -239,11 +244,10 @@ class Predictions:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def require_fittable(self, *, input: str = "logits") -> None:
+    def require_fittable(self) -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
-        # One row tells for any sensible model: logits have negative entries, and differ. Scores
-        # that are all equal get the success rate.
-        first = self.logits[0]
-        suspect = self.score is None and (first.min() >= 0 or np.ptp(first) == 0)
+        # One row tells for any sensible model: logits differ. Scores that are all equal get the
+        # success rate.
+        suspect = self.score is None and np.ptp(self.logits[0]) == 0
         if self.n < MIN_FIT_SAMPLES or suspect:
-            refuse_unfittable(self.logits, input=input, least=MIN_FIT_SAMPLES, name=self.name)
+            refuse_unfittable(self.logits, least=MIN_FIT_SAMPLES, name=self.name)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smallcal._version import __version__
 from smallcal.advice.cost_table import CostTable
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.data.checks import as_scores
+from smallcal.data.checks import as_probabilities, as_scores
 from smallcal.data.masks import checked_logits
 from smallcal.data.plain import plain
 from smallcal.data.special import softmax
@@ -30,6 +30,7 @@ from smallcal.deploy.decided_rows import (
     Rows,
     decided,
     in_order,
+    moved,
     predicted,
     priced,
     rows_of,
@@ -264,7 +265,7 @@ def _results(order: Order, part: Part, advance: Advance) -> Iterator[Any]:
         proba: NDArray[Any] = rows.adjusted(fitted)
         if order.source.order is not None:  # back to how the columns of the file stand
             back = np.argsort(order.source.order)
-            proba, more = proba[:, back], in_order(more, back)
+            proba, more = moved(proba, back), in_order(more, back)
         yield proba if order.target.kind == "npy" else _table(order, fitted, block, proba, more)
         advance(len(proba))
     part.require_unchanged()
@@ -284,7 +285,8 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> Rows:
         if fitted.score is not None:
             return Rows(fitted.predict_score(block.scores), block.scores)
         if fitted.input == "logits":  # here, so that rows are counted from the file's first
-            checked_logits(as_scores(block.scores), name="logits", first_row=block.start)
+            scores = as_scores(block.scores, input="logits")
+            checked_logits(scores, name="logits", first_row=block.start)
         return rows_of(fitted, block.scores)
     except InputError as error:
         counted = fitted.input == "logits" or not block.start
@@ -292,11 +294,13 @@ def calibrated(fitted: FittedCalibrator, block: Block, shown: str) -> Rows:
         raise error.about(f"{shown}{where}") from error
 
 
-def uncalibrated(block: Block, input: str, shown: str) -> NDArray[Any]:
+def uncalibrated(block: Block, input: str | None, shown: str) -> NDArray[Any]:
     """Return a block's own probabilities; what is wrong is named by file and row."""
     try:
+        if input == "probabilities":
+            return as_probabilities(block.scores, name=input)
         scores = as_scores(block.scores, input=input)
-        scores, _ = checked_logits(scores, name=input, first_row=block.start)
+        scores, _ = checked_logits(scores, name=input or "logits", first_row=block.start)
     except InputError as error:
         raise error.about(shown) from error
     return softmax(scores)

@@ -13,6 +13,7 @@ from smallcal.calibrators.decision import thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.given import checked, coded
 from smallcal.calibrators.prediction_set import sets_of
+from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.checks import FloatArray, IntArray
 from smallcal.data.groups import as_groups
 from smallcal.data.names import read_header
@@ -157,6 +158,19 @@ def priced(costs: CostTable | None, proba: NDArray[Any]) -> dict[str, NDArray[An
     both = np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
     decisions, expected = costs.choose(both)
     return {"decision": costs.names(decisions), "expected_cost": expected}
+
+
+def moved(proba: FloatArray, columns: NDArray[Any]) -> FloatArray:
+    """Return probabilities in another order of columns; what they predict stays, in ties too.
+
+    Examples
+    --------
+    >>> moved(np.array([[0.4, 0.4, 0.2]]), np.array([2, 1, 0])).argmax(axis=1).tolist()
+    [2]
+    """
+    found = proba[:, columns]
+    keep_argmax(found, np.argsort(columns)[proba.argmax(axis=1)])
+    return found
 
 
 def in_order(

@@ -169,7 +169,7 @@ class _Header:
 
     def _called(self, words: Sequence[str], choice: Choice) -> list[int]:
         """Return the columns that are called so, but for those that the caller takes as scores."""
-        taken = (*choice.columns, *fields_of(choice.logits_key))
+        taken = (*choice.columns, choice.logits_key)
         named = enumerate(self.names)
         return [i for i, name in named if name.lower() in words and name not in taken]
 
@@ -185,8 +185,8 @@ class _Header:
         return len(scores) == 1 and (bool(outcomes) or all(map(numbers_rows, rest)))
 
     def score(self, choice: Choice, others: set[int | None], look: Look | None) -> tuple[int, ...]:
-        """Return the column of the score; two, where the caller wants their difference."""
-        asked = choice.columns or fields_of(choice.logits_key)
+        """Return the column of the score."""
+        asked = choice.columns or (choice.logits_key and (choice.logits_key,))
         if asked:
             option = "--columns" if choice.columns else "--score"
             found = [self.place(name, option) for name in asked]
@@ -195,10 +195,6 @@ class _Header:
                 raise FileError.with_options(
                     f"{option}: column {taken!r} of {self.source} is the outcome or the group; "
                     "name another column"
-                )
-            if len(found) > 2:
-                raise FileError.with_options(
-                    f"{option}: name one column as the score; got {len(found)}"
                 )
             return tuple(found)
         rest = [i for i in range(len(self.names)) if i not in others]
@@ -342,17 +338,6 @@ def list_arrays(
         place = header.place(choice.labels_key, "--labels-key")
         return {**found, "labels": (names[place],)}
     return found | {name: (name,) for name in names if parse_name(name)[0] == "labels"}
-
-
-def fields_of(key: str | None) -> tuple[str, ...]:
-    """Return the names in ``a,b``: two scores of which the difference is wanted.
-
-    Examples
-    --------
-    >>> fields_of("score_a,score_b"), fields_of(None)
-    (('score_a', 'score_b'), ())
-    """
-    return () if key is None else tuple(name.strip() for name in key.split(","))
 
 
 def _role(key: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smallcal.data.checks import on_simplex
+from smallcal.data.checks import probabilities_like
 from smallcal.data.names import in_order, listed, number_of
 from smallcal.errors import FileError
 
@@ -167,7 +167,7 @@ class Judge:
         found = [one for one in values if one is not None]
         if len(found) < max(2, len(places)) or not len(found[0]):
             return False
-        return on_simplex(np.column_stack(found))
+        return bool(probabilities_like(np.column_stack(found)))
 
     def _question(self, doubtful: Sequence[int], kept: Sequence[int]) -> FileError:
         names = [self._names[i] for i in doubtful]

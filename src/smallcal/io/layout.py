@@ -41,7 +41,7 @@ class Choice:
         The columns of a table that are classes, in order; ``class_*`` stands for several.
     logits_key, labels_key, group : str, optional
         The array, or the column, that holds scores, labels or groups; ``a.b`` of JSON lines is
-        the field b of a, ``a,b`` two scores that are compared.
+        the field b of a.
     per : str, optional
         What tells models or tasks apart that a log may hold together.
     class_names : tuple of str, optional
@@ -64,6 +64,15 @@ class Choice:
     known: tuple[str, ...] | None = None
     labels_only: bool = False
     labels: NDArray[Any] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        several = len(self.columns) > 1 or "," in (self.logits_key or "")
+        if self.input == "score" and several:
+            named = self.logits_key or ",".join(self.columns)
+            raise InputError.with_options(
+                f"--score: name one field; got {named}. A calibrator takes one number per row: "
+                "write their difference, or what else combines them, into a field of its own"
+            )
 
 
 #: The file's own names say everything.

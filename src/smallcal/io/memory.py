@@ -1,7 +1,8 @@
-"""Whether data fit in memory, asked before they are read."""
+"""Whether data fit in memory, asked before they are read; packed files that would grow too far."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,32 @@ from smallcal.errors import FileError
 
 #: What is made of scores takes about so many times their own bytes.
 COPIES = 3
+
+#: A packed file is refused when it holds more megabytes than this, or than this variable says, and
+#: more than a hundred times its own size.
+MOST_UNPACKED = "SMALLCAL_MOST_UNPACKED_MB"
+_MEGABYTES = 64
+_RATIO = 100
+
+
+def refuse_bomb(what: str, *, size: int, stored: int) -> None:
+    """Raise when a small file unpacks to something enormous.
+
+    Examples
+    --------
+    >>> refuse_bomb("a.csv.gz", size=10**9, stored=10**6)
+    Traceback (most recent call last):
+    ...
+    smallcal.errors.FileError: a.csv.gz unpacks from 1.0 MB to 1,000 MB or more; it was not read...
+    """
+    said = os.environ.get(MOST_UNPACKED) or str(_MEGABYTES)
+    if not said.isdecimal():
+        raise FileError(f"{MOST_UNPACKED} must be a number of megabytes; got {said!r}")
+    if size > int(said) * 10**6 and size > _RATIO * max(stored, 1):
+        raise FileError(
+            f"{what} unpacks from {stored / 1e6:.1f} MB to {size / 1e6:,.0f} MB or more; it was "
+            f"not read. If you trust it, set {MOST_UNPACKED}={-(-size // 10**6)} or more"
+        )
 
 
 def free_memory() -> int | None:

@@ -23,23 +23,18 @@ _WON = {**dict.fromkeys(_FIRST, 1), **dict.fromkeys(_SECOND, 0), **dict.fromkeys
 _SAID = {**dict.fromkeys(_YES, 1), **dict.fromkeys(_NO, 0), str(NONE): NONE}
 
 
-def one_number(scores: NDArray[Any], *, source: str, compared: bool = False) -> NDArray[Any]:
-    """Return scores of shape (n,): a column as it is, of two that are compared the difference.
+def one_number(scores: NDArray[Any], *, source: str) -> NDArray[Any]:
+    """Return scores of shape (n,); several columns are refused.
 
     Examples
     --------
     >>> one_number(np.array([[3.0], [1.0]]), source="a.npy").tolist()
     [3.0, 1.0]
-    >>> one_number(np.array([[3.0, 1.0]]), source="a.csv", compared=True).tolist()
-    [2.0]
     """
     if scores.ndim == 1:
         return scores
     if scores.ndim == 2 and scores.shape[1] == 1:
         return scores[:, 0]
-    if compared and scores.ndim == 2 and scores.shape[1] == 2:
-        wide = scores.astype(np.float64)
-        return np.asarray(wide[:, 0] - wide[:, 1])
     raise FileError(
         f"{source}: a score is one number per row; got shape {scores.shape}. From predict_proba, "
         "save [:, 1], or use ",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,11 @@ import numpy as np
 from smallcal.errors import FileError, SmallcalError, missing_file, needing
 from smallcal.io.batches import arrays_of, tensors_of
 from smallcal.io.layout import Choice
+from smallcal.io.memory import refuse_bomb
 from smallcal.io.npy import map_npy, read_npy
 from smallcal.io.records import read_json, read_json_lines
 from smallcal.io.tables import Table, read_parquet
 from smallcal.io.text import one_column, read_csv, read_lines
-
-#: An array over this many bytes is refused when its file is a hundred times smaller.
-_BOMB_BYTES = 2**30
-_BOMB_RATIO = 100
 
 #: Groups of an HDF5 file that a message names.
 _SHOWN_GROUPS = 3
@@ -105,15 +102,6 @@ def explained(file: Path) -> Iterator[None]:
         ) from error
 
 
-def refuse_bomb(what: str, *, size: int, stored: int) -> None:
-    """Raise when a small file claims to hold an enormous array."""
-    if size > _BOMB_BYTES and size > _BOMB_RATIO * max(stored, 1):
-        raise FileError(
-            f"{what} claims to unpack from {stored / 1e6:.1f} MB to {size / 1e9:.1f} GB; it was "
-            "not read"
-        )
-
-
 #: Rows of a Parquet file that are decoded at a time.
 _BATCH_ROWS = 1 << 16
 
@@ -179,24 +167,75 @@ def _parquet(file: Path, choice: Choice) -> Table:
 
 
 def _decoded(content: Any, file: Path) -> Any:
-    """Read a Parquet file batch by batch, and stop where it grows out of all proportion.
-
-    What its columns say about themselves is not asked: pyarrow ends the process where that is
-    damaged.
-    """
+    """Read a Parquet file batch by batch."""
     import pyarrow as pa
 
+    tables = parquet_tables(content, file, whole=True)
+    return pa.concat_tables([content.schema_arrow.empty_table(), *tables])
+
+
+def parquet_tables(
+    content: Any,
+    file: Path,
+    *,
+    step: int = _BATCH_ROWS,
+    groups: Iterable[int] | None = None,
+    columns: list[str] | None = None,
+    whole: bool = False,
+) -> Iterator[Any]:
+    """Yield rows of a Parquet file as tables; stop where they grow out of all proportion.
+
+    ``whole`` says that all are kept. Text is read word by word first, for a file can repeat a long
+    word at no cost. What columns say of their values is not asked: pyarrow ends the process where
+    that is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     known, stored = content.metadata, file.stat().st_size
-    groups = range(known.num_row_groups)
-    written = sum(known.row_group(i).total_byte_size for i in groups)
-    size = max(written, 8 * known.num_rows * known.num_columns)
-    refuse_bomb(str(file), size=size, stored=stored)
-    batches, size = [], 0
-    for batch in content.iter_batches(batch_size=_BATCH_ROWS):
-        size += batch.nbytes
-        refuse_bomb(str(file), size=size, stored=stored)
-        batches.append(batch)
-    return pa.Table.from_batches(batches, schema=content.schema_arrow)
+    numbers = list(range(known.num_row_groups) if groups is None else groups)
+    nested = [content.schema.column(i).max_repetition_level > 0 for i in range(known.num_columns)]
+    sizes = []
+    for group in map(known.row_group, numbers):
+        counts = (group.column(i).num_values for i, deep in enumerate(nested) if whole or deep)
+        sizes.append(max(group.total_byte_size, 8 * sum(counts)))
+        refuse_bomb(str(file), size=sum(sizes) if whole else sizes[-1], stored=stored)
+    schema, size = content.schema_arrow, 0
+    plain = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    words = [field.name for field in schema if _is_text(field.type)]
+    with pq.ParquetFile(
+        file, metadata=known, read_dictionary=words, buffer_size=2**20, pre_buffer=False
+    ) as again:
+        for batch in again.iter_batches(
+            step, row_groups=numbers, columns=columns, use_threads=False
+        ):
+            size = sum(map(_unpacked, batch.columns), size if whole else 0)
+            refuse_bomb(str(file), size=size, stored=stored)
+            table = pa.Table.from_batches([batch])
+            found = table.columns if columns is None else map(table.column, columns)
+            pairs = zip(found, plain, strict=True)
+            yield pa.table(
+                [one if one.type == field.type else one.cast(field.type) for one, field in pairs],
+                schema=plain,
+            )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in (*tests, pa.types.is_binary, pa.types.is_large_binary))
+
+
+def _unpacked(column: Any) -> int:
+    """Return the bytes of a column when each row has its own word."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return 4 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
 
 
 def _arrow(file: Path, choice: Choice) -> Table:

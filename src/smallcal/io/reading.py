@@ -71,8 +71,7 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
         The columns of a table that are classes, in order; ``"class_*"`` stands for several.
     logits_key, labels_key : str, optional
         Name of the array or column with the logits, and of the one with the labels. In JSON
-        lines ``judge.score`` is the field ``score`` of the field ``judge``; of two scores,
-        ``score_a,score_b``, the difference is used.
+        lines ``judge.score`` is the field ``score`` of the field ``judge``.
     score, outcome : str, optional
         The same for scores and their outcomes; either one implies ``input="score"``.
     group : str, optional

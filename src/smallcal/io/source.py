@@ -158,7 +158,7 @@ class Source:
     def _moved(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Put scores that were not read column by column in the order they should have."""
         if self.input == "score":
-            return one_number(scores, source=self.path, compared=len(self.scores) == 2)
+            return one_number(scores, source=self.path)
         whole = len(self.scores) < 2 and self.order is not None
         return scores[:, self.order] if whole else scores
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,9 @@ from smallcal.io.judge import SAMPLE, Labels
 from smallcal.io.layout import AS_IT_IS, Choice
 from smallcal.io.outcomes import one_number
 from smallcal.io.words import parse_name
+
+#: What spreadsheets take for a formula, or the escape of one.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 #: Cells turned to text at once when a table is written.
 _CELLS = 100_000
@@ -57,7 +61,7 @@ def _array(table: Any, name: str, columns: Sequence[str], source: str) -> NDArra
     if role == "labels":
         return vector_of(table, columns[0], source=source)
     found = matrix_of(table, columns, source=source)
-    return one_number(found, source=source, compared=True) if name == "score" else found
+    return one_number(found, source=source) if name == "score" else found
 
 
 class Arranged(NamedTuple):
@@ -262,5 +266,32 @@ def csv_rows(columns: Mapping[str, NDArray[Any]]) -> Iterator[list[str]]:
     n = max((len(column) for column in columns.values()), default=0)
     size = max(1, _CELLS // max(1, len(columns)))
     for start in range(0, n, size):
-        block = [column[start : start + size].astype(str).tolist() for column in columns.values()]
-        yield from map(list, zip(*block, strict=True))
+        block = [column[start : start + size] for column in columns.values()]
+        cells = (
+            map(escaped, part.tolist()) if part.dtype.kind == "U" else part.astype(str).tolist()
+            for part in block
+        )
+        yield from map(list, zip(*cells, strict=True))
+
+
+def escaped(text: str) -> str:
+    """Return text for a cell of CSV: what a spreadsheet would run gets an apostrophe before it.
+
+    Numbers stay as they are. :func:`unescaped` takes the apostrophe away again.
+
+    Examples
+    --------
+    >>> escaped("=cmd()"), escaped("-1"), unescaped("'=cmd()"), unescaped("'tis")
+    ("'=cmd()", '-1', '=cmd()', "'tis")
+    """
+    if _FORMULA.match(text) is None:
+        return text
+    with suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
+
+
+def unescaped(cell: str) -> str:
+    """Return the text of a cell that :func:`escaped` made."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import re
 from array import array
 from collections.abc import Collection, Iterator, Sequence
@@ -20,13 +19,10 @@ from smallcal.errors import FileError
 from smallcal.io.columns import Columns
 from smallcal.io.judge import SAMPLE, Labels, count_labels
 from smallcal.io.layout import AS_IT_IS, Choice
+from smallcal.io.memory import refuse_bomb
 from smallcal.io.outcomes import one_number
-from smallcal.io.tables import Table
+from smallcal.io.tables import Table, unescaped
 from smallcal.io.words import LABEL_NAMES, OUTCOME_WORDS
-
-#: Text over this many characters is refused when its packed file is a hundred times smaller.
-_BOMB_CHARACTERS = 2**30
-_BOMB_RATIO = 100
 
 
 @contextmanager
@@ -36,29 +32,14 @@ def text_of(file: Path) -> Iterator[IO[str]]:
         with file.open(newline="", encoding="utf-8-sig") as plain:
             yield plain
         return
-    most = max(_BOMB_CHARACTERS, _BOMB_RATIO * file.stat().st_size)
-    with gzip.open(file, "rb") as packed, _Measured(packed, most, file) as bounded:
-        yield io.TextIOWrapper(io.BufferedReader(bounded), encoding="utf-8-sig", newline="")
-
-
-class _Measured(io.RawIOBase):
-    """Bytes of a packed file, up to a limit."""
-
-    def __init__(self, packed: Any, most: int, file: Path) -> None:
-        self._packed, self._left, self._file = packed, most, file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._packed.read(len(buffer))
-        self._left -= len(found)
-        if self._left < 0:
-            raise FileError(
-                f"{self._file} unpacks to more than a hundred times its size; it was not read"
-            )
-        buffer[: len(found)] = found
-        return len(found)
+    size, stored = 0, file.stat().st_size
+    # A look beforehand: to parse it would take a hundred times as long.
+    with gzip.open(file, "rb") as packed:
+        while found := packed.read(2**20):
+            size += len(found)
+            refuse_bomb(str(file), size=size, stored=stored)
+    with gzip.open(file, "rt", encoding="utf-8-sig", newline="") as text:
+        yield text
 
 
 class _Row(NamedTuple):
@@ -86,10 +67,10 @@ def read_csv(file: Path, choice: Choice = AS_IT_IS, *, separator: str = ",") -> 
             except ValueError:
                 raise _not_a_number(row, headers, columns, file) from None
             if columns.label is not None:
-                cell = row.cells[columns.label]
+                cell = unescaped(row.cells[columns.label])
                 labels.append(cell if cell in names else cell.strip())
             if columns.group is not None:
-                groups.append(row.cells[columns.group].strip())
+                groups.append(unescaped(row.cells[columns.group]).strip())
     scores = np.frombuffer(numbers, dtype=np.float64) if numbers else np.empty(0)
     matrix = scores.reshape(-1, len(columns.scores)) if columns.scores else None
     found = None if columns.label is None else typed(labels, names)
@@ -131,7 +112,7 @@ def table_of(
     """Return the arrays of a table by their roles."""
     names = columns.class_names
     if columns.kind == "score" and scores is not None:
-        scores = one_number(scores, source="", compared=True)
+        scores = one_number(scores, source="")
     found = {
         columns.kind: scores,
         "labels": labels,
@@ -231,7 +212,7 @@ def _seen(file: Path, separator: str, headers: Sequence[str], choice: Choice) ->
     if place is None:
         return None
     with text_of(file) as handle:
-        labels = [row.cells[place].strip() for row in _rows(handle, file, separator)[1]]
+        labels = [unescaped(row.cells[place]).strip() for row in _rows(handle, file, separator)[1]]
     return count_labels(typed(labels))
 
 

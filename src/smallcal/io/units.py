@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from smallcal.io.readers import opened
+from smallcal.io.readers import opened, parquet_tables
 
 
 def unit_rows(kind: str, content: Any, file: Path) -> tuple[int, ...]:
@@ -32,10 +32,8 @@ def tables_of(
 
     with opened(kind, file) as content:
         if kind == "parquet":
-            for batch in content.iter_batches(
-                step, row_groups=list(range(*units)), columns=columns, use_threads=False
-            ):
-                yield pa.Table.from_batches([batch]).select(columns)
+            groups = range(*units)
+            yield from parquet_tables(content, file, step=step, groups=groups, columns=columns)
             return
         for number in range(*units):
             batch = content.get_batch(number)

@@ -114,10 +114,19 @@ def _debiased(scored: Scored, index: IntArray, bins: int) -> float:
 def summed_gaps(
     scored: Scored, index: IntArray, *, bins: int = DEFAULT_BINS
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each bin's summed gap over n, and the standard error that noise gives it."""
+    """Return each bin's summed gap over n, and the standard error that noise gives it.
+
+    Noise of samples in clusters is larger by as much as the squared sums of clusters are, inside
+    bins, than the squares of single samples.
+    """
     gap, noise, share = binned_gaps(
         scored.confidence, scored.residual, index, bins=bins, evenly=False
     )
+    if scored.clusters is not None:
+        own = scored.residual - gap[index]
+        cells = np.unique(scored.clusters * bins + index, return_inverse=True)[1]
+        whole, single = (float(each @ each) for each in (np.bincount(cells, own), own))
+        noise = noise * max(1.0, whole / max(single, 1e-300))
     return share * gap, share * np.sqrt(noise)
 
 

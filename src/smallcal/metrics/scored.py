@@ -18,6 +18,7 @@ from smallcal.data.checks import (
     as_probabilities,
     refuse_swapped,
 )
+from smallcal.data.groups import as_clusters
 from smallcal.data.score import SLACK
 from smallcal.data.shapes import listed_rows
 from smallcal.errors import InputError
@@ -50,6 +51,8 @@ class Scored:
     outcome : bool
         Whether probabilities are those of outcome 1 of two. Then that is what is predicted of
         every sample, also where c is below one half, and correct is whether it came.
+    clusters : ndarray of shape (n,), int64, or None
+        Which samples depend on one another: those of the same number.
     residual : ndarray of shape (n,), float64
         The gap c - b of each sample, b being 1 when it is correct and 0 when not.
     n, n_classes : int
@@ -68,6 +71,7 @@ class Scored:
     doubt: FloatArray
     correct: BoolArray
     outcome: bool = False
+    clusters: IntArray | None = None
     residual: FloatArray = field(init=False)
     n: int = field(init=False)
     n_classes: int = field(init=False)
@@ -79,8 +83,8 @@ class Scored:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, y_true: object, y_proba: object) -> Scored:
-        """Check labels and probabilities and return the view of them.
+    def of(cls, y_true: object, y_proba: object, *, clusters: object = None) -> Scored:
+        """Check labels and probabilities, and clusters if there are any; return the view of them.
 
         One-dimensional probabilities are those of outcome 1, and labels the outcomes, 0 or 1.
 
@@ -94,7 +98,7 @@ class Scored:
         values = as_numpy(y_proba, name="y_proba")
         refuse_swapped(values, labels, first="y_proba", second="y_true")
         if values.ndim == 1 and values.dtype.kind == "f" and len(values):
-            return cls._of_outcomes(labels, values.astype(np.float64))
+            return cls._of_outcomes(labels, values.astype(np.float64), clusters)
         proba = as_probabilities(values, name="y_proba")
         n, n_classes = proba.shape
         codes = as_labels(labels, n=n, n_classes=n_classes, name="y_true")
@@ -108,10 +112,11 @@ class Scored:
             confidence=confidence,
             doubt=_sum_of_others(proba, predicted.astype(np.int64)),
             correct=np.equal(predicted, codes),
+            clusters=None if clusters is None else as_clusters(clusters, n=n),
         )
 
     @classmethod
-    def _of_outcomes(cls, labels: NDArray[Any], p: FloatArray) -> Scored:
+    def _of_outcomes(cls, labels: NDArray[Any], p: FloatArray, clusters: object) -> Scored:
         """Return the view of probabilities of outcome 1."""
         outside = ~((p >= -SLACK) & (p <= 1 + SLACK))
         if bool(outside.any()):
@@ -130,6 +135,7 @@ class Scored:
             doubt=proba[:, 0],
             correct=came == 1,
             outcome=True,
+            clusters=None if clusters is None else as_clusters(clusters, n=len(p)),
         )
 
     @property
@@ -146,7 +152,13 @@ class Scored:
             doubt=self.doubt[rows],
             correct=self.correct[rows],
             outcome=self.outcome,
+            clusters=None if self.clusters is None else self.clusters[rows],
         )
+
+    @property
+    def unit(self) -> str:
+        """What a bootstrap draws."""
+        return "test samples" if self.clusters is None else "clusters of test samples"
 
     @property
     def log_odds(self) -> FloatArray:

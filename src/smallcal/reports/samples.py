@@ -92,7 +92,7 @@ def samples_of(
             preds = Predictions.of(
                 logits,
                 labels,
-                input=kind,
+                input=None if input is None and kind == "logits" else kind,
                 class_names=names,
                 features=getattr(given, "features", None),
                 score=None if like is None else like.preds.score,
@@ -144,7 +144,7 @@ def require_pair(calibration: Samples, test: Samples) -> None:
     """Raise unless a report can be made of the two."""
     require_same_model(calibration, test)
     _require_groups(calibration, test)
-    calibration.preds.require_fittable(input=calibration.input)
+    calibration.preds.require_fittable()
     if test.preds.n < 2:
         raise InputError(f"{test.source} has {test.preds.n} sample; there must be at least 2")
 

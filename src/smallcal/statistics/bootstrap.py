@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.data.predictions import BoolArray, FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.io.progress import Advance
 from smallcal.io.threads import in_order
@@ -281,7 +281,7 @@ def _replicated(
     done = 0
     for stage in stages(n_boot):
         blocks = []
-        drawn = counts_of_draws(replicate.n, stage, rng, most=_CHUNK)
+        drawn = counts_of_draws(replicate.n, stage, rng, most=_CHUNK, clusters=replicate.clusters)
         for _, block in in_order(replicate, drawn):
             blocks.append(block.values)
             advance(block.size)
@@ -300,19 +300,31 @@ def _replicated(
 
 
 def counts_of_draws(
-    n: int, n_boot: int, rng: np.random.Generator, *, most: int | None = None
+    n: int,
+    n_boot: int,
+    rng: np.random.Generator,
+    *,
+    most: int | None = None,
+    clusters: IntArray | None = None,
 ) -> Iterator[FloatArray]:
     """Yield, block by block, how often each of n samples is drawn in each resample.
 
     A resample is n draws with replacement. The next block is drawn while this one is used; the
     draws are the same whatever is done with them. ``most`` resamples are in a block at most.
+    Clusters are drawn whole, until there are n samples: of the last one those that are left.
     """
     size = max(1, min(_BLOCK_SIZE // n, n_boot if most is None else most))
+
+    if clusters is not None:
+        order, sizes = np.argsort(clusters, kind="stable"), np.bincount(clusters)
 
     def block(start: int) -> FloatArray:
         counts = np.empty((min(size, n_boot - start), n))
         for row in counts:
-            row[:] = np.bincount(rng.integers(n, size=n, dtype=np.uint32), minlength=n)
+            if clusters is None:
+                row[:] = np.bincount(rng.integers(n, size=n, dtype=np.uint32), minlength=n)
+            else:
+                row[:] = _clusters_drawn(clusters, order, sizes, rng)
         return counts
 
     with ThreadPoolExecutor(1) as worker:
@@ -322,3 +334,20 @@ def counts_of_draws(
             if start < n_boot:
                 following = worker.submit(block, start)
             yield counts
+
+
+def _clusters_drawn(
+    clusters: IntArray, order: IntArray, sizes: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Return how often each sample is drawn; ``order`` sorts samples by cluster."""
+    n, m = len(clusters), len(sizes)
+    drawn = rng.integers(m, size=m)
+    while sizes[drawn].sum() < n:
+        drawn = np.append(drawn, rng.integers(m, size=m))
+    reached = sizes[drawn].cumsum()
+    last = int(np.searchsorted(reached, n))
+    counts = np.bincount(drawn[:last], minlength=m)[clusters]
+    end = int(sizes[: drawn[last] + 1].sum())
+    start = end - int(sizes[drawn[last]])
+    counts[order[start : end - int(reached[last]) + n]] += 1
+    return counts

@@ -29,8 +29,6 @@ from smallcal.statistics.noise import FLOORED, noise_floor_of
 Table = dict[str, dict[str, float]]
 Intervals = dict[str, dict[str, Interval]]
 
-_UNIT = "test samples"
-
 
 @overload
 def evaluate(
@@ -47,6 +45,7 @@ def evaluate(
     ci: bool,
     n_boot: int | None = ...,
     level: float = ...,
+    clusters: object = ...,
     random_state: int = ...,
     advance: Advance = ...,
 ) -> Evaluation[Any]: ...
@@ -74,6 +73,7 @@ def evaluate(
     by: object = None,
     n_boot: int | None = None,
     level: float = 0.95,
+    clusters: object = None,
     random_state: int = 0,
     advance: Advance = lambda rows: None,
 ) -> Any:
@@ -98,6 +98,9 @@ def evaluate(
         ``smallcal.statistics.enough``; an interval's ``n_boot`` says how many. With ``by``,
         2,000.
     level : float
+    clusters : array-like of shape (n,), optional
+        Which samples depend on one another, such as those of one patient or prompt: the same name
+        or number. Then clusters are resampled, and there is no noise floor.
     random_state : int
     advance : callable, optional
         Told how many resamples were done.
@@ -122,6 +125,8 @@ def evaluate(
     require_options(n_boot, level, least=1 if ci else 0, why="ci=True asks for intervals")
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     if by is not None:
+        if clusters is not None:
+            raise InputError("by takes samples as independent; leave out clusters")
         names = [metric.name for metric in chosen]
         grouped = by_group(
             y_true,
@@ -133,7 +138,7 @@ def evaluate(
             random_state=random_state,
         )
         return Evaluation(grouped)
-    view = Scored.of(y_true, y_proba)
+    view = Scored.of(y_true, y_proba, clusters=clusters)
     points = {metric.name: metric.of(view) for metric in chosen}
     if not ci:
         return Evaluation.of(points, view)
@@ -147,8 +152,9 @@ def evaluate(
         random_state=random_state,
         advance=advance,
     )
-    found = intervals_by_method(drawn, unit=_UNIT, level=level)[""]
-    shown = [name for name in found if name in FLOORED]
+    found = intervals_by_method(drawn, unit=view.unit, level=level)[""]
+    # How far a perfectly calibrated model's samples depend on one another is not known.
+    shown = [name for name in found if name in FLOORED and view.clusters is None]
     floors = noise_floor_of(view, shown, level=level, random_state=random_state)
     rows = {
         name: replace(row, floor=floors[name].mean) if name in floors else row
@@ -175,6 +181,8 @@ class Comparison(InNotebook):
     level : float
     n_boot, n : int
         Resamples that were drawn, and test samples.
+    unit : str
+        What was drawn.
     drawn : dict of (method, metric) to Draws
         The resamples behind the intervals.
     """
@@ -187,12 +195,13 @@ class Comparison(InNotebook):
     level: float = 0.95
     n_boot: int = 0
     n: int = 0
+    unit: str = "test samples"
     drawn: Resamples = field(default_factory=dict, repr=False, compare=False)
 
     def paired(self, method: str, baseline: str, metric: str) -> Interval:
         """Return the interval of method minus baseline, any two of them, paired by sample."""
         gap = self.drawn[method, metric] - self.drawn[baseline, metric]
-        return gap.interval(unit=_UNIT, level=self.level)
+        return gap.interval(unit=self.unit, level=self.level)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
@@ -254,6 +263,7 @@ def compare(
     metrics: Iterable[str] | None = None,
     n_boot: int | None = None,
     level: float = 0.95,
+    clusters: object = None,
     random_state: int = 0,
     advance: Advance = lambda rows: None,
 ) -> Comparison:
@@ -273,6 +283,8 @@ def compare(
         ``smallcal.statistics.enough``; the result's ``n_boot`` says how many.
     level : float
         Of the intervals.
+    clusters : array-like of shape (n,), optional
+        Which samples depend on one another; then clusters are resampled.
     random_state : int
         Seeds the resamples.
     advance : callable, optional
@@ -303,7 +315,7 @@ def compare(
         raise InputError(f"baseline {reference!r} is not among {', '.join(y_probas)}")
     require_options(n_boot, level)
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
-    scored = {name: Scored.of(y_true, proba) for name, proba in y_probas.items()}
+    scored = {name: Scored.of(y_true, proba, clusters=clusters) for name, proba in y_probas.items()}
     bootstrap = (n_boot, level, random_state)
     return compare_of(scored, chosen, baseline=reference, bootstrap=bootstrap, advance=advance)
 
@@ -336,7 +348,8 @@ def compare_of(
         for name, row in points.items()
         if name != baseline
     }
-    result = Comparison(points, baseline, differences, level=level, n=scored[baseline].n)
+    view = scored[baseline]
+    result = Comparison(points, baseline, differences, level=level, n=view.n, unit=view.unit)
     if n_boot == 0:
         return result
     drawn = resample(
@@ -348,7 +361,7 @@ def compare_of(
         random_state=seed,
         advance=advance,
     )
-    told = partial(intervals_by_method, drawn, unit=_UNIT, level=level)
+    told = partial(intervals_by_method, drawn, unit=result.unit, level=level)
     return replace(
         result,
         intervals=told(baseline=baseline),

@@ -64,7 +64,7 @@ class Moved(NamedTuple):
     now : array of shape (C,)
         The likeliest.
     low, high : array of shape (C,)
-        An interval for each.
+        An interval for each, which ``now`` lies in.
     p_value : float
         Of "nothing has changed".
     by_chance : float
@@ -110,6 +110,7 @@ def moved(rows: Rows, split: Split, *, level: float, random_state: int) -> Moved
     low, high = np.clip(now + np.quantile(drawn, (tail, 1 - tail), axis=0), 0, 1)
     # As many rows may all be of other classes, even where each had this chance to be of this one.
     high = np.maximum(high, -np.expm1(np.log(tail) / rows.n))
+    low, high = np.minimum(low, now), np.maximum(high, now)
     by_chance = float(without.mean()) / max(statistic, 1e-300)
     by_labels = labels / max(2 * rows.n * log_likelihood(rows, found), 1e-300)
     others = np.maximum(now + drawn, 0)

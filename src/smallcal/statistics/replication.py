@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.errors import InputError
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.replicas import Falling, Linear, Ordered, Replicator, replicators
@@ -35,8 +35,10 @@ class Replication:
     serves them all; a method's samples are put in order once for all metrics that need it.
     """
 
-    def __init__(self, n: int, parts: Mapping[Key, Replicator]) -> None:
-        self.n, self.parts = n, parts
+    def __init__(
+        self, n: int, parts: Mapping[Key, Replicator], clusters: IntArray | None = None
+    ) -> None:
+        self.n, self.parts, self.clusters = n, parts, clusters
         columns = [how.columns for how in self.parts.values() if isinstance(how, Linear)]
         self.columns = np.hstack(columns) if columns else np.empty((self.n, 0))
 
@@ -50,12 +52,12 @@ class Replication:
             for name, view in scored.items()
             for metric, how in replicators(metrics, view, plain=plain).items()
         }
-        return cls(shared_length(scored), parts)
+        return cls(shared_length(scored), parts, next(iter(scored.values())).clusters)
 
     def of(self, metrics: Container[str]) -> Replication:
         """Return the same for some of the metrics."""
         parts = {key: how for key, how in self.parts.items() if key[1] in metrics}
-        return self if len(parts) == len(self.parts) else Replication(self.n, parts)
+        return self if len(parts) == len(self.parts) else Replication(self.n, parts, self.clusters)
 
     def __call__(self, counts: FloatArray) -> Block:
         """Return each metric in each resample."""

@@ -126,7 +126,7 @@ def _train(
 
 def _next(run: TrainingRun) -> str:
     """Return the command that gets the logits."""
-    words = ["smallcal", "logits", f"checkpoint:{run.checkpoint}", "TEST_DATA"]
+    words = ["smallcal", "logits", run.model, "TEST_DATA"]
     split = run.folder / "split.json"
     if split.exists():
         words += ["--calibration", "TRAIN_DATA", "--calibration-split", str(split)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smallcal.data.checks import on_simplex
+from smallcal.data.checks import probabilities_like
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io.paths import split_path
@@ -175,6 +175,7 @@ def _check_content(cell: Cell) -> Iterator[Flaw]:
     columns: dict[str, int] = {}
     calibration = yield from _read(cell, "calibration")
     if calibration is not None:
+        yield from _check_logits(cell.calibration, calibration, columns)
         columns["calibration"] = calibration.n_classes
         yield from _check_calibration(cell.calibration, calibration)
     test = yield from _read(cell, "test")
@@ -230,7 +231,7 @@ def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
 
 def _check_logits(file: str, preds: Predictions, columns: dict[str, int]) -> Iterator[Flaw]:
     """Probabilities under the name of logits, and another number of classes than before."""
-    if on_simplex(preds.logits):
+    if probabilities_like(preds.logits):
         yield file, "logits look like probabilities; name the array probabilities", ERROR
     for split, n_classes in list(columns.items())[:1]:
         if preds.n_classes != n_classes:

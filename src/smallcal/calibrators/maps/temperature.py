@@ -152,7 +152,8 @@ def split_of(
     logits: object, labels: object, goal: str = "nll", scores: FloatArray | None = None
 ) -> Split:
     """Return a split with the usual discipline, to try a map on; without scores, all 0."""
-    preds, care, chosen = Predictions.of(logits, labels), Discipline(), OBJECTIVES[goal]
+    preds = Predictions.of(logits, labels, input="logits")
+    care, chosen = Discipline(), OBJECTIVES[goal]
     gaps = Gaps.of(preds)
     pooled = fit_temperature(chosen, gaps, bounds=care.bounds)
     return Split(preds, gaps, chosen, pooled, np.zeros(gaps.n) if scores is None else scores, care)

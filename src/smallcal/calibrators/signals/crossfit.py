@@ -160,14 +160,21 @@ def ridge_solver(target: FloatArray) -> Solver:
     return solve
 
 
-def stratified_folds(target: BoolArray, n_folds: int, seed: int) -> IntArray:
+def stratified_folds(
+    target: BoolArray, n_folds: int, seed: int, clusters: IntArray | None = None
+) -> IntArray:
     """Return each sample's fold: equal shares of both outcomes, shuffled, never by class.
 
     With 250 samples of 100 classes no class could be stratified, and correctness is what the
     router predicts. The folds are those of scikit-learn's
     ``StratifiedKFold(n_folds, shuffle=True, random_state=seed)``, so that published seeds keep
-    their meaning; made here because its checks cost as much as the six fits.
+    their meaning; made here because its checks cost as much as the six fits. Clusters stay whole,
+    and those that are wrong more often than usual are shared out equally.
     """
+    if clusters is not None:
+        _, index, count = np.unique(clusters, return_inverse=True, return_counts=True)
+        often = np.bincount(index, weights=target) > target.mean() * count
+        return stratified_folds(often, n_folds, seed)[index]
     folds = np.empty(len(target), dtype=np.int64)
     rng = np.random.RandomState(seed)
     # Dealing out the sorted outcomes like cards gives each fold its share of both. Sorted by

@@ -67,7 +67,7 @@ class RowBlock:
 
 
 def row_blocks(logits: FloatArray) -> Iterator[RowBlock]:
-    """Cut logits into blocks, checking each; float16 is computed in float32."""
+    """Cut logits into blocks, checking each."""
     n, n_classes = logits.shape
     # By size: a file's byte order need not be this machine's.
     work = np.dtype(np.float64 if logits.dtype.itemsize == 8 else np.float32)

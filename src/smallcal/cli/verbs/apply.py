@@ -224,7 +224,8 @@ def _whole(
     if loaded.class_names is not None and given.class_names != loaded.class_names:
         terminal.note(given.notes[-1])
         back = order_of(given.class_names or (), loaded.class_names, what="columns")
-        proba, beside = proba[:, back], decided_rows.in_order(beside, back)
+        assert back is not None
+        proba, beside = decided_rows.moved(proba, back), decided_rows.in_order(beside, back)
     arrays: dict[str, NDArray[Any]] = {"probabilities": proba}
     if more.temperature:
         arrays["temperature"] = fitted.temperature(loaded.logits, features=loaded.features)

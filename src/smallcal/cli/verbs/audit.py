@@ -11,6 +11,7 @@ from smallcal.advice.audit_findings import Audit
 from smallcal.advice.refits import MOST, Spread
 from smallcal.advice.signal_to_noise import SignalToNoise
 from smallcal.calibrators.discipline import FLAGS
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.gaps import show_gaps
 from smallcal.cli.inputs import Asked
@@ -81,7 +82,7 @@ def audit(
     grouped = group is not None or (fitted is not None and fitted.groups is not None)
     if not grouped:
         inputs.note_groups(loaded, asked)
-    others = _others(apply_to or [], loaded, asked)
+    others = _others(apply_to or [], loaded, asked, fitted)
     scale = None if fitted is None else fitted.score
     checked = inputs.require_agreement(inputs.predictions(loaded, scale), data, force=force)
     with terminal.progress("Auditing", (n_refits or MOST) + n_null) as advance, inputs.naming(data):
@@ -108,12 +109,12 @@ def audit(
         _show(found, data)
 
 
-def _others(files: list[str], audited: Loaded, asked: Asked) -> dict[str, object]:
+def _others(
+    files: list[str], audited: Loaded, asked: Asked, fitted: FittedCalibrator | None
+) -> dict[str, object]:
     others: dict[str, object] = {}
     for file in files:
-        # Of logits and probabilities the file's names say which; of a score they need not.
-        kept = asked.input if asked.input == "score" else None
-        other = inputs.load(file, replace(asked, labels=None, input=kept))
+        other = inputs.load(file, replace(asked, labels=None), fitted)
         if other.input != audited.input:
             raise InputError(
                 f"{file} holds {other.input}, and the audited samples are {audited.input}"

@@ -87,6 +87,7 @@ def certify(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    cluster: options.Cluster = None,
     seed: options.Seed = 0,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -95,6 +96,8 @@ def certify(
     alphas = choices.shares(sets or [], "--sets")
     if cross and alphas:
         raise InputError("--sets needs rows that CAL was not fitted on; leave out --cross")
+    if cluster is not None and alphas:
+        raise InputError("--sets takes all samples as independent; leave out --cluster")
     risks = choices.shares(risk or ([] if sets else ["2%"]), "--risk")
     wanted: dict[str, Any] = {
         "confidence": choices.share(confidence, "--confidence"),
@@ -115,6 +118,7 @@ def certify(
         found = Certification(certificates=(), calibrator=known)
         if risks:
             how: dict[str, Any] = {"cross": cross, "random_state": seed}
+            how["clusters"] = inputs.clusters(loaded, asked, cluster, known)
             found = find(known, **rows, risk=risks, **wanted, **how)
         made = _sets(found, rows, alphas)
     fitted = made[-1].calibrator if made else found.calibrator

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from smallcal.advice.recommend import default_of, on_test
+from smallcal.advice.calibrated_split import as_predicted
+from smallcal.advice.recommend import ON_TEST, Recommendation, default_of
 from smallcal.calibrators.catalogue import METHODS, OF_SCORES, resolve_method, true_name
 from smallcal.calibrators.discipline import FLAGS
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.method import fit_arrays, warn_of_flags
 from smallcal.cli import choices, inputs, options, terminal
 from smallcal.cli.describe import notes_of
@@ -16,9 +18,9 @@ from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, MissingExtraError
 from smallcal.io import Loaded
-from smallcal.metrics import METRICS
-from smallcal.statistics.compare import Comparison
-from smallcal.statistics.compare import compare as put_together
+from smallcal.metrics import METRICS, Scored
+from smallcal.metrics.table import chosen_metrics
+from smallcal.statistics.compare import Comparison, compare_of
 from smallcal.statistics.interval import require_options
 
 DEFAULT_METRICS: tuple[str, ...] = (
@@ -31,6 +33,9 @@ DEFAULT_METRICS: tuple[str, ...] = (
 )
 DEFAULT_METHODS = "none,ts-nll,tva-ts,srts-bce,smallcal"
 SCORE_METRICS = ("ece15", "adaece15", "nll", "brier", "auroc")
+
+#: A fitted method, and its probabilities of the test samples before predictions are kept.
+Fit = tuple[FittedCalibrator, FloatArray]
 
 #: Metrics beside one another in 80 columns: values, and differences with intervals.
 _ABREAST = 6
@@ -60,6 +65,7 @@ def compare(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    cluster: options.Cluster = None,
     keep_predictions: options.KeepPredictions = False,
     n_boot: options.EnoughBoot = None,
     level: options.Level = 0.95,
@@ -73,6 +79,7 @@ def compare(
     choices.metric_names(metrics, DEFAULT_METRICS)  # before anything is read
     asked = inputs.Asked.of(locals())
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="compare")
+    clusters = inputs.clusters(test, asked, cluster)
     usual, shown = DEFAULT_METHODS.split(","), DEFAULT_METRICS
     if cal.input == "score":
         usual, shown = list(OF_SCORES), SCORE_METRICS
@@ -89,7 +96,7 @@ def compare(
         terminal.note(f"{taken}: {FLAGS[taken]}")
     labels = inputs.require_agreement(tested_on, test.source, force=force).labels
     how = {"keep_predictions": keep_predictions, "random_state": seed}
-    probas, errors = _fit_all(names, cal, replace(test, labels=labels), how)
+    fits, errors = _fit_all(names, cal, replace(test, labels=labels), how)
     if methods == "all":
         errors = _forgive_missing(errors)
     failures = {
@@ -97,14 +104,28 @@ def compare(
         for name, error in errors.items()
     }
     result, usually = None, default_of(cal.input)
-    probas = {name: tested_on.measured(proba) for name, proba in probas.items()}
-    if probas:
-        reference = baseline if baseline in probas else None
-        with resampling(n_boot, level, seed) as drawn:
-            result = put_together(labels, probas, baseline=reference, metrics=wanted, **drawn)
+    scored = {
+        name: as_predicted(
+            fitted, Scored.of(labels, tested_on.measured(proba), clusters=clusters), tested_on
+        )
+        for name, (fitted, proba) in fits.items()
+    }
+    if scored:
+        if clusters is None and n_boot != 0:
+            inputs.note_copies(test.source, labels, scored[next(iter(scored))].proba)
+        reference = baseline if baseline in scored else next(iter(scored))
+        bootstrap = (n_boot, level, seed)
+        with resampling(*bootstrap) as drawn:
+            result = compare_of(
+                scored,
+                chosen_metrics(wanted),
+                baseline=reference,
+                bootstrap=bootstrap,
+                advance=drawn["advance"],
+            )
     if as_json:
         found = {} if result is None else result.to_dict()
-        advised = {"recommended": usually if usually in probas else None}
+        advised = {"recommended": usually if usually in fits else None}
         about = {"cal": cal.source, "test": test.source, **advised}
         terminal.show_json({**about, **found, "failures": failures})
     else:
@@ -113,8 +134,8 @@ def compare(
             f"{test.source} ({terminal.count(len(test.logits), 'sample')})."
         )
         _show(result, wanted, list(failures))
-        if usually in probas:
-            terminal.say(on_test(cal.input))
+        if usually in fits:
+            terminal.say(Recommendation.of(fits[usually][0]).sentence, ON_TEST)
     terminal.leave(f"{name} failed: {reason}" for name, reason in failures.items())
 
 
@@ -153,31 +174,31 @@ def _forgive_missing(failures: dict[str, Exception]) -> dict[str, Exception]:
 
 def _fit_all(
     names: list[str], cal: Loaded, test: Loaded, how: dict[str, Any]
-) -> tuple[dict[str, FloatArray], dict[str, Exception]]:
+) -> tuple[dict[str, Fit], dict[str, Exception]]:
     """Fit each method; one that fails is a reason, not the end of the others."""
     checked = inputs.predictions(cal)
     with inputs.naming(cal.source):
-        checked.require_fittable(input=cal.input)
+        checked.require_fittable()
     if cal.logits.shape[1:] != test.logits.shape[1:]:
         raise InputError(
             f"{cal.source} has {checked.n_classes} columns and {test.source} has "
             f"{test.logits.shape[1]}; both must come from one model"
         )
     cal = replace(cal, labels=checked.labels)
-    probas: dict[str, FloatArray] = {}
+    fits: dict[str, Fit] = {}
     failures: dict[str, Exception] = {}
     with terminal.progress("Fitting", len(names)) as advance:
         for name in names:
             try:
                 with terminal.noted_warnings(name):
-                    probas[name] = _fit_one(name, cal, test, how)
+                    fits[name] = _fit_one(name, cal, test, how)
             except Exception as error:  # noqa: BLE001 - the other methods' results must not be lost
                 failures[name] = error
             advance(1)
-    return probas, failures
+    return fits, failures
 
 
-def _fit_one(name: str, cal: Loaded, test: Loaded, how: dict[str, Any]) -> FloatArray:
+def _fit_one(name: str, cal: Loaded, test: Loaded, how: dict[str, Any]) -> Fit:
     method = resolve_method(name, input=cal.input, **how)
     # Others are compared with the uncalibrated model; group effects would make it another.
     groups = None if true_name(name) == "none" else cal.groups
@@ -188,7 +209,9 @@ def _fit_one(name: str, cal: Loaded, test: Loaded, how: dict[str, Any]) -> Float
     own = (text for text in notes_of(fitted) if not text.startswith("score_as_"))
     terminal.note(*(f"{name}: {text}" for text in own))
     labels = test.labels if "labels" in fitted.signal.needs else None
-    return fitted.predict_proba(test.logits, features=test.features, labels=labels, groups=known)
+    free = replace(fitted, keep_predictions=False)
+    given = {"features": test.features, "labels": labels, "groups": known}
+    return fitted, free.predict_proba(test.logits, **given)
 
 
 def _show(result: Comparison | None, wanted: list[str], failed: list[str]) -> None:
@@ -224,7 +247,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
         headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]
         terminal.show_table(["method", *headers], rows)
     drawn = resamples(own for row in result.intervals.values() for own in row.values())
-    terminal.say(f"Intervals: {drawn} of the test samples.")
+    terminal.say(f"Intervals: {drawn} of the {result.unit}.")
     terminal.say(*map(result.verdict, result.intervals))
 
 

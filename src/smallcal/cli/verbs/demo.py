@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from smallcal import io
-from smallcal.advice.recommend import DEFAULT, on_test
+from smallcal.advice.recommend import DEFAULT, ON_TEST
 from smallcal.calibrators.catalogue import method as row
 from smallcal.calibrators.catalogue import resolve_method
 from smallcal.calibrators.method import fit_arrays
@@ -90,7 +90,7 @@ def demo(
     )
     headers = [METRICS[metric].heading() for metric in MEASURED]
     terminal.show_table(["N", "method", *headers], list(_rows(cells)), text=(0, 1))
-    terminal.say(*findings(cells), on_test())
+    terminal.say(*findings(cells), f"Use {DEFAULT}, the default. {ON_TEST}")
     if report != NO_REPORT:
         _report(report, cal, test, seed)
     terminal.say("", CREDIT, "", *_GO_ON.split("\n"))

@@ -28,8 +28,8 @@ from smallcal.cli.options import option
 from smallcal.cli.resampled import resamples, resampling
 from smallcal.data.claims import CLAIMS
 from smallcal.data.predictions import FloatArray, IntArray
-from smallcal.data.special import softmax
 from smallcal.deploy.decided_rows import Rows
+from smallcal.errors import InputError
 from smallcal.io import Loaded
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.condition import Condition
@@ -60,6 +60,7 @@ def evaluate(
             "and after CAL.",
         ),
     ] = None,
+    cluster: options.Cluster = None,
     cost: options.Cost = None,
     metrics: options.Metrics = None,
     fail_if: Annotated[
@@ -76,6 +77,8 @@ def evaluate(
 ) -> None:
     """Measure how well logits, scores or a calibrator's probabilities are calibrated."""
     require_options(n_boot, level)
+    if by is not None and cluster is not None:
+        raise InputError("--by takes samples as independent; leave out --cluster")
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))
@@ -83,12 +86,13 @@ def evaluate(
     fitted = None if calibrator is None else runtime.load(calibrator)
     asked = inputs.Asked.of({**locals(), "group": group or by})
     source, spent = None, None
-    if by is None and priced is None:
+    if by is None and priced is None and cluster is None:
         source = inputs_streamed.source_of(data, fitted, asked, resampled=n_boot != 0)
     if source is None:
         loaded = inputs.load(data, asked, fitted)
         kind = loaded.input
-        how = {"n_boot": n_boot, "level": level, "random_state": seed}
+        how: dict[str, Any] = {"n_boot": n_boot, "level": level, "random_state": seed}
+        how["clusters"] = inputs.clusters(loaded, asked, cluster, fitted)
         seen = _probabilities(loaded, fitted, force=force, both=by is not None or cost is not None)
         values, found, (n, n_classes), rows, own = _measured(
             loaded, seen, wanted, by=_groups(loaded, by, asked), how=how
@@ -162,7 +166,7 @@ def _probabilities(
     if fitted is None or not both:
         return _Seen(codes, proba, proba, rows)
     checked = inputs.predictions(inputs.named(loaded, fitted), fitted.score)
-    return _Seen(codes, proba, checked.measured(softmax(checked.logits)), rows)
+    return _Seen(codes, proba, inputs.uncalibrated(loaded, checked), rows)
 
 
 def _measured(
@@ -185,8 +189,10 @@ def _measured(
         own = model_predictions.measured([model_predictions.scored(codes, calibrated)])
     if how["n_boot"] == 0:
         return _Measured(measure(codes, proba, metrics=wanted), {}, size, rows, own)
+    if how["clusters"] is None:
+        inputs.note_copies(loaded.source, codes, proba)
     with resampling(how["n_boot"], how["level"], how["random_state"]) as drawn:
-        found = measure(codes, proba, metrics=wanted, ci=True, **drawn)
+        found = measure(codes, proba, metrics=wanted, ci=True, clusters=how["clusters"], **drawn)
     values = {name: row.plain for name, row in found.items()}
     return _Measured(values, found, size, rows, own)
 
@@ -200,7 +206,8 @@ def _spent(
 ) -> tuple[ExpectedCost, CostTable]:
     """Return what the best decisions cost, and the costs of this model's decisions."""
     proba = seen.proba if seen.rows is None or seen.proba.ndim == 1 else seen.rows.proba
-    after, names = Scored.of(seen.labels, proba), inputs.named(loaded, fitted).class_names
+    after = Scored.of(seen.labels, proba, clusters=how["clusters"])
+    names = inputs.named(loaded, fitted).class_names
     table = costs.table_for(priced, after.n_classes, names, score=after.outcome)
     before = None if fitted is None else Scored.of(seen.labels, seen.before)
     if fitted is not None and fitted.score is not None and fitted.score.kind != "probability":
@@ -217,7 +224,7 @@ def _groups(loaded: Loaded, by: str | None, asked: inputs.Asked) -> NDArray[np.s
     """Return the groups to measure by, which need not be those of the calibrator."""
     if by is None or by == asked.group:
         return None if by is None else loaded.groups
-    return inputs.load(loaded.source, replace(asked, group=by)).groups
+    return inputs.load(loaded.source, replace(asked, group=by, input=loaded.input)).groups
 
 
 def _show(values: dict[str, float], found: dict[str, Interval], level: float, kind: str) -> None:
@@ -235,11 +242,14 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
     headers = ["name", "value", "unit", *more, "metric"]
     terminal.show_table(headers, rows, text=(0, 2, len(headers) - 1))
     if found:
-        terminal.say(
-            f"Intervals: {resamples(found.values())} of the test samples. Floor: what a perfectly "
-            f"calibrated model with these {CLAIMS[kind].confidences} would show on average; an "
-            "error near this noise floor is no evidence of miscalibration."
+        drawn = next(iter(found.values())).unit
+        floor = (
+            f"Floor: what a perfectly calibrated model with these {CLAIMS[kind].confidences} would "
+            "show on average; an error near this noise floor is no evidence of miscalibration."
         )
+        if not any(row.floor is not None for row in found.values()):
+            floor = ""
+        terminal.say(f"Intervals: {resamples(found.values())} of the {drawn}. {floor}".rstrip())
     if binned:
         measured = ((METRICS[name], found[name]) for name in binned)
         each = ", ".join(

@@ -60,7 +60,7 @@ def plan(
         terminal.note("plan fits no effects of groups; fit --group does")
     checked = inputs.require_agreement(inputs.predictions(loaded), data, force=force)
     with inputs.naming(data):
-        checked.require_fittable(input=loaded.input)
+        checked.require_fittable()
         require_pilot(checked.n)
     steps = count_steps(checked.n, wanted, method, input=loaded.input)
     with terminal.progress("Fitting", steps) as advance:

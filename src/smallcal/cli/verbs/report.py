@@ -32,7 +32,7 @@ from smallcal.reports.settings import MIN_BOOT, Settings, usual_methods
 from smallcal.statistics.interval import require_options
 
 #: Options with the same name in several verbs that say nothing of how files are read.
-_OWN = {"output", "method", "calibrator", "as_json"}
+_OWN = {"output", "method", "calibrator", "keep_predictions", "as_json"}
 
 #: What a finding begins with.
 _WORDS = {"fine": "", "care": "Take care: ", "bad": "Warning: "}

@@ -160,7 +160,7 @@ def _show(found: Selection, data: str) -> None:
     notes = [f"{row.candidate}: {row.note}." for row in found.table if row.note]
     terminal.say(*notes, f"Choice: {found.choice}. Reason: {found.reason}")
     if found.note:
-        terminal.say(f"More is possible with the default: {found.note}.")
+        terminal.say(found.note)
 
 
 def _losses(row: Row, losses: list[str]) -> list[str]:

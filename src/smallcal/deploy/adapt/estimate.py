@@ -273,9 +273,18 @@ def _believed(rows: Deployed, split: Split, found: Moved) -> FloatArray:
     n = rows.rows.n
     worth = n * split.n / (n + split.n)
     held = strength(found.by_chance, worth) * n / worth
-    now = split.mean * factors(rows.rows, split.mean, strength=held)
-    now = np.clip(now, np.minimum(found.low, found.now), found.high)
-    return np.asarray(now / now.sum())
+    return _within(split.mean * factors(rows.rows, split.mean, strength=held), found)
+
+
+def _within(now: FloatArray, found: Moved) -> FloatArray:
+    """Return the multiple of frequencies that sums to 1 once it is cut to their intervals.
+
+    There is one: the likeliest frequencies lie in the intervals and sum to 1. Between the multiples
+    at which a class reaches an end of its interval the sum is linear.
+    """
+    multiples = np.sort(np.concatenate((found.low, found.high)) / np.tile(now, 2))
+    sums = np.clip(np.outer(multiples, now), found.low, found.high).sum(axis=1)
+    return np.clip(np.interp(1.0, sums, multiples) * now, found.low, found.high)
 
 
 def _to_rates(

@@ -109,9 +109,6 @@ def deployed(
     plain = replace(fitted, input="logits")  # the logarithm is taken already
     kept, counts = _Sample(fitted.n_classes, random_state), _Counts(fitted)
     for given in blocks:
-        logits = given.logits
-        if logits.dtype.itemsize < 4:
-            given = given._replace(logits=logits.astype(np.float32))
         proba = plain.calibrate(given)
         watched = plain.watch(given.logits, features=given.features)
         counts.add(proba, watched)

@@ -1,18 +1,17 @@
 """A calibrator as an ONNX graph: a file of its own, or behind the model whose logits it takes.
 
-Inside it is double precision; the numbers come back in the type they came in.
+Inside it is double precision; the numbers come back in the type they came in, or in float32
+where that is shorter.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.program import Program, choose
 from smallcal.calibrators.program_plain import plain
 from smallcal.deploy.export.decided import named_groups, rules_of, told
 from smallcal.deploy.export.erf import without_erf
@@ -30,9 +29,6 @@ TYPES = ("float16", "float32", "float64")
 
 #: What the first input is called, by what it holds; ``probabilities`` come out.
 _FIRST_INPUT = {"logits": "logits", "probabilities": "model_probabilities", "score": "score"}
-
-#: Rivals of the predicted class stay below it by this share, to be apart in half precision too.
-_BELOW_IN_HALF = 1 - 2.0**-9
 
 
 def to_onnx(
@@ -53,7 +49,7 @@ def to_onnx(
     ----------
     fitted : FittedCalibrator
     dtype : {"float32", "float16", "float64"}
-        Type of inputs and outputs.
+        Type of inputs and outputs; the outputs of float16 are float32.
     origin : Origin, optional
         Where the calibrator comes from, for the metadata.
 
@@ -84,6 +80,7 @@ def to_onnx(
         tensors |= graph.of_groups("group", groups)
     found = calibrated(graph, fitted, tensors, dtype=dtype)
     graph.node("Identity", found.probabilities, output="probabilities")
+    kind = found.kind
     outputs = [helper.make_tensor_value_info("probabilities", kind, ["batch", program.n_classes])]
     for name, column in (("temperature", found.temperature), ("confidence", found.confidence)):
         if column is not None:
@@ -133,7 +130,9 @@ def describe(model: Any, fitted: FittedCalibrator, origin: Origin) -> None:
 
 
 class Columns(NamedTuple):
-    """Tensors with a row for each row; decisions are truth values, the rest of the type asked."""
+    """Tensors with a row for each row; decisions are truth values, the rest of one type."""
+
+    kind: int
 
     probabilities: str
     temperature: str | None
@@ -145,24 +144,14 @@ def calibrated(
     graph: Graph, fitted: FittedCalibrator, tensors: dict[str, str], *, dtype: str
 ) -> Columns:
     """Write a calibrator into a graph; ``tensors`` are named by the inputs of its program."""
-    program = _exact(fitted, half=dtype == "float16")
+    program = without_erf(plain(program_of(fitted)))
     graph.write(program, tensors)
-    kind = {"float16": "FLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}[dtype]
+    kind = "DOUBLE" if dtype == "float64" else "FLOAT"
     probabilities = graph.cast(graph.result(program), kind)
     decisions = [graph.decided(program, flag) for _, flag in program.decisions]
     temperature, confidence = (
         None if value is None else graph.cast(graph.per_row(value), kind)
         for value in (program.temperature, program.confidence)
     )
-    return Columns(probabilities, temperature, confidence, decisions)
-
-
-def _exact(fitted: FittedCalibrator, *, half: bool) -> Program:
-    """Return the program in what ONNX Runtime has, and with no ties in the type."""
-    program = without_erf(plain(program_of(fitted)))
-    if not (half and fitted.preserves_argmax and fitted.score is None):
-        return program
-    logits = next(value for value in program.values() if value.operation == "logits")
-    top, p = logits.at_top(), program.probabilities
-    confidence = (top * p).sum()
-    return replace(program, probabilities=choose(top, p, p.at_most(confidence * _BELOW_IN_HALF)))
+    number = getattr(graph.onnx.TensorProto, kind)
+    return Columns(number, probabilities, temperature, confidence, decisions)

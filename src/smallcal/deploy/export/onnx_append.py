@@ -96,13 +96,12 @@ def append_to_onnx(
         rule.column: each for rule, each in zip(rules_of(fitted), found.decisions, strict=True)
     }
     columns = {} if found.confidence is None else {"confidence": found.confidence}
-    _add_output(graph, given, result, n_columns=None if fitted.score is None else 2)
+    _add_output(graph, given, result, found.kind, n_columns=None if fitted.score is None else 2)
     for name, each in (columns | flags).items():
         added = made.node(
             "Squeeze", each, made.integers([-1]), output=f"{_apart(name, taken)}{name}"
         )
-        kind = onnx.TensorProto.BOOL if name in flags else given.type.tensor_type.elem_type
-        _add_column(graph, given, added, kind)
+        _add_column(graph, given, added, onnx.TensorProto.BOOL if name in flags else found.kind)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.initializers)
     describe(loaded, fitted, origin or origin_of(fitted))
@@ -123,11 +122,12 @@ def _n_axes(output: Any) -> int | None:
     return len(tensor.shape.dim) if tensor.HasField("shape") else None
 
 
-def _add_output(graph: Any, like: Any, name: str, *, n_columns: int | None) -> None:
-    """Add an output of the type of another, and of its shape but for the last axis."""
+def _add_output(graph: Any, like: Any, name: str, kind: int, *, n_columns: int | None) -> None:
+    """Add an output of the shape of another but for the last axis."""
     added = graph.output.add()
     added.CopyFrom(like)
     added.name = name
+    added.type.tensor_type.elem_type = kind
     shape = added.type.tensor_type.shape
     if n_columns is None or not added.type.tensor_type.HasField("shape"):
         return

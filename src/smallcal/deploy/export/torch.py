@@ -59,7 +59,7 @@ def to_torch(fitted: FittedCalibrator, *, output: str = "probabilities") -> Torc
     TorchCalibrator(srts-bce, n_classes=345, output=probabilities)
     >>> p = module(torch.tensor(val.logits).half())
     >>> p.shape, p.dtype
-    (torch.Size([1250, 345]), torch.float16)
+    (torch.Size([1250, 345]), torch.float32)
     """
     return TorchCalibrator(fitted, output=output)
 
@@ -80,9 +80,9 @@ class _Rows(NamedTuple):
 class TorchCalibrator(nn.Module):
     """A torch module from logits of shape (..., C) to calibrated probabilities or logits.
 
-    The result has the logits' type and device, and is within 1e-6 of NumPy's. ``half()`` and the
-    like do not reduce the precision of the calibrator's own numbers. A row with a NaN, an infinity
-    or a number out of range comes out as NaN in every class.
+    The result has the logits' device and type, or float32 where that is shorter, and is within 1e-6
+    of NumPy's. ``half()`` and the like do not reduce the precision of the calibrator's own numbers.
+    A row with a NaN, an infinity or a number out of range comes out as NaN in every class.
 
     A calibrator of scores takes scores of any shape and returns the probability of outcome 1 for
     each, in the same shape, as :func:`torch.sigmoid` would. An infinite score is treated as in
@@ -160,7 +160,7 @@ class TorchCalibrator(nn.Module):
     def forward(
         self, logits: Tensor, features: Tensor | None = None, groups: Tensor | None = None
     ) -> Tensor:
-        """Return probabilities or logits (see ``output``), of the logits' shape, type and device.
+        """Return probabilities or logits (see ``output``), of the logits' shape and device.
 
         Parameters
         ----------

@@ -123,11 +123,12 @@ _OPERATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
 
 
 def rounded(wide: Tensor, dtype: torch.dtype, top: Tensor | None) -> Tensor:
-    """Return numbers in a shorter type, the predicted class still the first of the largest.
+    """Return numbers in a type, at least float32; the predicted class stays first of the largest.
 
     Where rounding made a tie, rivals in earlier columns move down by about one unit in the last
     place, as in :func:`smallcal.calibrators.softmax.keep_argmax`.
     """
+    dtype = torch.promote_types(dtype, torch.float32)
     info = torch.finfo(dtype)
     narrow = wide.clamp(info.min, info.max).to(dtype)
     if top is None:

@@ -9,9 +9,7 @@ from typing import Any
 
 from smallcal.data.names import listed
 from smallcal.errors import FileError, did_you_mean
-from smallcal.io.columns import fields_of
 from smallcal.io.layout import Choice
-from smallcal.io.words import OUTCOME_WORDS
 
 #: What tells apart results that one calibrator should not be fitted on together.
 _MODELS = ("model", "model_name", "model_id", "task", "task_name", "benchmark")
@@ -107,7 +105,7 @@ def plain_records(
     Where nothing of a log is asked for they stay as they are. Fields that only some samples have
     are left out, unless they are asked for.
     """
-    choice = _compared(records[0], choice)
+    records, choice = _compared(records, choice, source)
     asked = {
         path: option
         for path, option in _asked(choice).items()
@@ -127,20 +125,36 @@ def plain_records(
     return [_plain(record, kept, asked, top) for record in records], choice
 
 
-def _compared(record: Record, choice: Choice) -> Choice:
-    """Take two scores and a winner for a comparison, if the caller says nothing else."""
+def _compared(
+    records: Sequence[Record], choice: Choice, source: str
+) -> tuple[Sequence[Record], Choice]:
+    """Make the difference of two scores beside a winner the score, if the caller says nothing."""
     if choice.input is not None or choice.logits_key is not None or choice.labels_only:
-        return choice
-    pair = next((pair for pair in _PAIRS if all(name in record for name in pair)), None)
-    if pair is None or not any(word in record for word in OUTCOME_WORDS):
-        return choice
-    return replace(choice, input="score", logits_key=",".join(pair))
+        return records, choice
+    pair = next((pair for pair in _PAIRS if all(name in records[0] for name in pair)), None)
+    if pair is None or "winner" not in records[0]:
+        return records, choice
+    name = " - ".join(pair)
+    made = [{**record, name: _difference(record, pair, source)} for record in records]
+    return made, replace(choice, input="score", logits_key=name)
+
+
+def _difference(record: Record, pair: tuple[str, str], source: str) -> float:
+    first, second = map(record.get, pair)
+    try:
+        return float(first) - float(second)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise FileError(
+            f"{source}: {pair[0]} and {pair[1]} must be numbers in every sample; got {first!r} "
+            f"and {second!r}"
+        ) from None
 
 
 def _asked(choice: Choice) -> dict[str, str]:
     """Return the paths that the caller names, each with its option."""
-    scored = choice.input == "score"
-    asked = dict.fromkeys(fields_of(choice.logits_key), "--score" if scored else "--logits-key")
+    scored, asked = choice.input == "score", {}
+    if choice.logits_key:
+        asked[choice.logits_key] = "--score" if scored else "--logits-key"
     if choice.labels_key is not None:
         asked[choice.labels_key] = "--outcome" if scored else "--labels-key"
     if choice.group is not None:

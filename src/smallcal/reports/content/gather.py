@@ -27,7 +27,7 @@ the time or the machine but the versions. The keys, in order:
     ``confidence``, ``n``, ``flattered`` ("same": calibration and test samples are, "chosen": the
     method was chosen on the test samples, or ""), ``rows``: a list of ``risk``, ``threshold`` (None
     where none qualifies), ``accepted``, ``errors``, ``bound``, ``coverage``, ``low``, ``high``,
-    ``best``, ``more``, ``at_least``, ``text``; ``command`` (or None); ``calibrator`` (the file of a
+    ``best``, ``text``; ``command`` (or None); ``calibrator`` (the file of a
     certified one, or None) and ``checked``, its thresholds on the test samples: a list of
     ``column``, ``promise``, ``risk``, ``confidence``, ``rule``, ``by``, ``same_rows``,
     ``without_group`` and ``rows``: a list of ``name``, ``threshold``, ``n``, ``accepted``,

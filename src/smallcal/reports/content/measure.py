@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallcal.advice.calibrated_split import scored_on
+from smallcal.advice.recommend import default_of
 from smallcal.calibrators import catalogue
 from smallcal.calibrators.catalogue import resolve_method
 from smallcal.calibrators.fitted import FittedCalibrator
@@ -92,6 +93,8 @@ class Measured:
         ece15 with the expected noise taken off.
     kind : {"logits", "score"}
         What rows hold.
+    default : FittedCalibrator or None
+        The default, whether or not it was asked for; None if it could not be fitted.
     """
 
     fits: dict[str, Fit]
@@ -101,6 +104,7 @@ class Measured:
     floors: dict[str, dict[str, Floor]]
     debiased: dict[str, float]
     kind: str = "logits"
+    default: FittedCalibrator | None = None
 
     @property
     def claim(self) -> Claim:
@@ -159,6 +163,12 @@ def measure(
     rows = [METRICS[name] for name in shown]
     result = compared(scored, rows, points=points, bootstrap=bootstrap, advance=advance)
     floored = [name for name in shown if name in FLOORED] if n_boot else []
+    usual = default_of(kind)
+    default = fits[usual].fitted if usual in fits else None
+    if usual not in names:
+        default = resolve_method(usual, keep_predictions=keep_predictions, random_state=seed).fit(
+            replace(calibration.preds, features=None)
+        )
     return Measured(
         fits=fits,
         failures=failures,
@@ -167,6 +177,7 @@ def measure(
         floors=noise_floors_of(scored, floored, level=level, random_state=seed),
         debiased={name: debiased_ece.of(view) for name, view in scored.items()},
         kind=kind,
+        default=default,
     )
 
 

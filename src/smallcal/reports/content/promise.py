@@ -84,18 +84,7 @@ def _row(scored: Scored, risk: float, test: Samples) -> dict[str, Any]:
         sha256=test.facts["sha256"],
     )
     (row,) = found.rows
-    keys = (
-        "threshold",
-        "accepted",
-        "errors",
-        "bound",
-        "coverage",
-        "low",
-        "high",
-        "best",
-        "more",
-        "at_least",
-    )
+    keys = ("threshold", "accepted", "errors", "bound", "coverage", "low", "high", "best")
     return {"risk": risk, **{key: getattr(row, key) for key in keys}, "text": found.sentences[0]}
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from smallcal.advice.recommend import default_of, if_changed
+from smallcal.advice.recommend import default_of
 from smallcal.calibrators.discipline import FLAGS, NOTES
 from smallcal.calibrators.summary import accuracy_line
 from smallcal.data.claims import CLAIMS, Claim
@@ -321,10 +321,12 @@ def _flags(measured: Measured, chosen: str) -> Iterator[Finding]:
 
 def _predictions(measured: Measured, fit: Fit) -> Iterator[Finding]:
     """Yield how many predictions change and what that does to accuracy, or would do."""
-    if line := accuracy_line(fit.fitted):
-        yield "fine", f"On the calibration samples, {fit.name} {line}."
-    if said := if_changed(fit.fitted):
-        yield "care", said
+    usual = measured.default
+    if usual is not None and (line := accuracy_line(usual)):
+        helps = usual.fit_metrics["cross_validated"]["accuracy_change_low"] > 0
+        level = "care" if helps and fit.fitted.preserves_argmax else "fine"
+        name = fit.name if usual is fit.fitted else f"{default_of(measured.kind)}, the default,"
+        yield level, f"On the calibration samples, {name} {line}."
     if fit.fitted.preserves_argmax:
         return
     before, after = (measured.points[name]["accuracy"] for name in (RAW, fit.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smallcal.advice.certify_words import about_rows, level_of, percent, rounded
+from smallcal.advice.certify_words import level_of, percent, rounded
 from smallcal.metrics.units import PERCENT
 from smallcal.reports.render import cells
 from smallcal.reports.render.blocks import Block, Cell, Column, Command, Heading, Table, Text
@@ -86,10 +86,7 @@ def _from(row: Content) -> Cell:
     """Return the threshold, or why there is none."""
     if row["threshold"] is not None:
         return Cell(level_of(row["threshold"]), value=row["threshold"])
-    best = "" if row["best"] is None else f"best reachable: {rounded(row['best'])}"
-    few = "at least" if row["at_least"] else "about"
-    more = "" if row["more"] is None else f"{few} {about_rows(row['more'])} more samples needed"
-    return Cell("none qualifies", tuple(filter(None, (best, more))))
+    return Cell("none qualifies", (f"best reachable: {rounded(row['best'])}",))
 
 
 def _accepted(row: Content) -> Cell:

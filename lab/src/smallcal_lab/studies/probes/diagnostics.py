@@ -136,6 +136,7 @@ def signal_and_noise(site: Site, entry: Entry) -> Iterator[Found]:
         site.cal.logits,
         site.cal.labels,
         signals=(composed.signal,),
+        input="logits",
         objective=composed.objective,
         n_groups=composed.options["n_groups"],
         n_null=site.study.settings["n_null"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,27 +89,7 @@ def _factory(order: Order) -> Callable[..., Any]:
         known = [one for one in vars(module) if callable(getattr(module, one))]
         own = [one for one in known if getattr(vars(module)[one], "__module__", "") == where]
         raise InputError(f"{order.source}: {where} has no factory {name!r}; {choose(name, own)}")
-    if order.named_by_file and not _harmless(found):
-        raise FileError(
-            f"{order.checkpoint} would run the code of {order.source}, which could do "
-            "anything: name that model yourself, with this file as its checkpoint"
-        )
     return found  # type: ignore[no-any-return]
-
-
-def _harmless(factory: object) -> bool:
-    """Whether a file may ask for a call: of a network's class, or of a function of one's own.
-
-    Not of what Python or installed packages have: some of these delete files or start programs.
-    """
-    if isinstance(factory, type) and issubclass(factory, nn.Module):
-        return True
-    if not inspect.isfunction(factory):
-        return False
-    home = Path(factory.__code__.co_filename).resolve()
-    paths = sysconfig.get_paths()
-    installed = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return home.is_file() and not any(home.is_relative_to(Path(p).resolve()) for p in installed)
 
 
 def _called(order: Order, factory: Callable[..., Any]) -> Any:

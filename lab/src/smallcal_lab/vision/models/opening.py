@@ -9,6 +9,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose
 from smallcal_lab.vision.models.built import Built
 from smallcal_lab.vision.models.from_factory import build_factory
@@ -17,7 +18,13 @@ from smallcal_lab.vision.models.from_onnx import open_onnx
 from smallcal_lab.vision.models.from_timm import build_timm
 from smallcal_lab.vision.models.from_torchvision import build_torchvision
 from smallcal_lab.vision.models.model import VisionModel
-from smallcal_lab.vision.models.source import Order, split_options, split_source
+from smallcal_lab.vision.models.source import (
+    CODE,
+    Order,
+    checkpoint_of,
+    split_options,
+    split_source,
+)
 from smallcal_lab.vision.models.temperature_head import open_headed
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 
@@ -54,13 +61,19 @@ def _open_checkpoint(order: Order) -> VisionModel:
         )
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise FileError(f"{file} is damaged: its options must have names")
-    own = {f"input.{name}": value for name, value in order.input.items()}
+    own = {f"input.{name}": value for name, value in order.input.items()} | order.options
+    code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
     try:
-        kind, inner = _order(source, {**options, **order.options, **own})
+        kind, inner = _order(source, {**options, **own})
         classes = order.classes or _classes(about.get("classes"))
     except InputError as error:
         raise FileError(f"{file}: {error}") from None
-    inner = replace(inner, classes=classes, checkpoint=file, named_by_file=True)
+    if kind == CODE and code != inner.place:
+        raise FileError(
+            f"{file} needs the code of {one_line(source)}, and code that only a file names is "
+            f"never imported; if you trust it, write {one_line(checkpoint_of(file, source))}"
+        )
+    inner = replace(inner, classes=classes, checkpoint=file)
     model = KINDS[kind].open(inner)
     if model.untrained and order.classes is None:
         raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
@@ -104,7 +117,8 @@ def open_model(
         - ``onnx:FILE``;
         - ``torch:package.module:factory``, a function or class that gives a ``torch.nn.Module``,
           alone or with its preprocessing; the current folder counts as installed;
-        - ``checkpoint:FILE``, what ``smallcal train`` wrote.
+        - ``checkpoint:FILE``, what ``smallcal train`` wrote; of a network that one's own code
+          makes, ``checkpoint:FILE?torch=package.module:factory``.
 
         Options that begin with ``input.`` change the model's input: ``?input.size=64``.
     checkpoint : path, optional

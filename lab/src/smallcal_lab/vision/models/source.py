@@ -16,6 +16,10 @@ from smallcal_lab.vision.models.preprocess import resampling
 #: What options begin with that are about the images and not about the network.
 INPUT = "input."
 
+#: The kind of networks that a user's own code makes, and the option by which a checkpoint's user
+#: says which code that is: none is imported that only a file names.
+CODE = "torch"
+
 #: Pixels of a side; a slip of the keyboard must not fill the memory.
 _LARGEST = 8192
 
@@ -46,8 +50,6 @@ class Order:
         Columns of a new last layer.
     pretrained : bool
     checkpoint : Path, or None
-    named_by_file : bool
-        Whether the source stands in a file, which must not have just any function called.
     """
 
     source: str
@@ -57,7 +59,6 @@ class Order:
     classes: int | None = None
     pretrained: bool = True
     checkpoint: Path | None = None
-    named_by_file: bool = False
 
     @property
     def name(self) -> str:
@@ -85,6 +86,21 @@ def split_source(source: str) -> tuple[str, str, dict[str, Any]]:
             raise InputError(f"{source}: the option {name!r} is given twice")
         options[name] = _value(text)
     return kind, place, options
+
+
+def checkpoint_of(file: str | Path, source: str) -> str:
+    """Return the string that opens a checkpoint of a network, whose code is named if it needs any.
+
+    Examples
+    --------
+    >>> checkpoint_of("last.pt", "timm:vit_tiny_patch16_224?img_size=32")
+    'checkpoint:last.pt'
+    >>> checkpoint_of("last.pt", "torch:nets:small?width=4")
+    'checkpoint:last.pt?torch=nets:small'
+    """
+    kind, place, options = split_source(source)
+    code = place if kind == CODE else options.get(CODE, "")
+    return f"checkpoint:{file}" + (f"?{CODE}={code}" if code else "")
 
 
 def _value(text: str) -> Any:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, file_errors, missing_file, needing
-from smallcal.io.readers import refuse_bomb, refuse_zip_bomb
+from smallcal.io.memory import refuse_bomb
+from smallcal.io.readers import refuse_zip_bomb
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -8,6 +8,7 @@ from typing import Any
 
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.toml import toml_value
+from smallcal_lab.vision.models.source import checkpoint_of
 from smallcal_lab.vision.paper.cells import CORRUPTED, PaperCell, Shift
 from smallcal_lab.vision.paper.work import Places, Work, changes_of
 
@@ -31,7 +32,7 @@ def commands_of(work: Work, places: Places) -> Iterator[Words]:
     """
     if work.recipe is not None:
         yield _train(work, places)
-    yield _logits(work.cell, places)
+    yield _logits(work, places)
 
 
 def _train(work: Work, places: Places) -> Words:
@@ -48,9 +49,11 @@ def _said(value: Any) -> str:
     return value if isinstance(value, str) else toml_value(value)
 
 
-def model_of(cell: PaperCell, places: Places) -> str:
+def model_of(work: Work, places: Places) -> str:
     """Return the model whose logits are taken."""
-    return f"checkpoint:{places.run(cell) / 'last.pt'}" if cell.recipe else cell.model
+    if work.recipe is None:
+        return work.cell.model
+    return checkpoint_of(places.run(work.cell) / "last.pt", work.recipe.model.source)
 
 
 def calibration_split(cell: PaperCell, places: Places) -> str:
@@ -70,8 +73,9 @@ def parts_of(shift: Shift, places: Places) -> list[str]:
     return [f"{whole}:{kind}-{severity}" for kind, severity in shift.parts] or [whole]
 
 
-def _logits(cell: PaperCell, places: Places) -> Words:
-    words = ["smallcal", "logits", model_of(cell, places), places.images(cell.test)]
+def _logits(work: Work, places: Places) -> Words:
+    cell = work.cell
+    words = ["smallcal", "logits", model_of(work, places), places.images(cell.test)]
     words += ["-o", str(places.logits)]
     words += ["--dataset", cell.dataset, "--backbone", cell.backbone, "--seed", str(cell.seed)]
     if cell.splits_training:

@@ -193,7 +193,7 @@ def _extract(
         if shift.classes:
             make_links(shift, places)
     done = extract(
-        model_of(cell, places),
+        model_of(work, places),
         _images(cell, places),
         places.logits,
         cell=CellName(cell.dataset, cell.backbone, cell.seed),

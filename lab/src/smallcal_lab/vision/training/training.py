@@ -22,7 +22,7 @@ from smallcal_lab.vision.images import image_parts, open_images
 from smallcal_lab.vision.models.downloads import BY_HAND
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.opening import open_model
-from smallcal_lab.vision.models.source import split_source
+from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
 from smallcal_lab.vision.training.augment import training_transform
@@ -50,7 +50,8 @@ class TrainingRun:
     Attributes
     ----------
     folder, checkpoint : Path
-        ``open_model(f"checkpoint:{run.checkpoint}")`` opens the model.
+    model : str
+        What ``open_model`` opens the trained model by.
     log : tuple of Epoch
         What ``log.csv`` holds.
     resumed : int
@@ -59,6 +60,7 @@ class TrainingRun:
 
     folder: Path
     checkpoint: Path
+    model: str
     log: tuple[Epoch, ...]
     resumed: int
 
@@ -124,7 +126,7 @@ def train(
     >>> [row.epoch for row in done.log], done.checkpoint.name
     ([1, 2], 'last.pt')
     >>> from smallcal_lab.vision import open_model
-    >>> open_model(f"checkpoint:{done.checkpoint}").class_names
+    >>> open_model(done.model).class_names
     ('dark', 'light')
     """
     require_torch()
@@ -145,7 +147,8 @@ def train(
         about = _resume(trainer, folder) if resumed else _about(asked, images)
         done = len(trainer.log)
         _train(trainer, folder, about, on_step, on_epoch)
-    return TrainingRun(folder.folder, folder.last, tuple(trainer.log), done)
+    model_name = checkpoint_of(folder.last, asked.model.source)
+    return TrainingRun(folder.folder, folder.last, model_name, tuple(trainer.log), done)
 
 
 def _at_first(action: Callable[[], object], place: Place) -> None:
@@ -200,7 +203,7 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
     """Open the model as it is at the start, or as the last epoch left it."""
     said, classes = recipe.model, len(images.classes)
     if resumed and said.source.startswith(_CHECKPOINT):  # that file may be gone
-        model = open_model(f"{_CHECKPOINT}{folder.last}")
+        model = open_model(checkpoint_of(folder.last, said.source))
     else:
         draw_from(recipe.training.seed, START)
         with _told_of_weights():
@@ -286,6 +289,7 @@ def _about(recipe: Recipe, images: ImageSet) -> dict[str, Any]:
         _, file, written = split_source(source)
         old = read_weights(file).about
         source, options = old["source"], {**old["options"], **written, **options}
+        options.pop(CODE, None)
     return {
         "format": FORMAT,
         "source": source,
