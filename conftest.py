@@ -55,8 +55,22 @@ def pytest_runtest_makereport(item):
     return report
 
 
+#: Cases of one test that `make test` runs, evenly taken; the others are marked slow.
+MOST_CASES = 8
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Skip the examples of what draws where matplotlib is not installed."""
+    """Mark what is slow, and skip the examples of what draws where matplotlib is not installed."""
+    cases = {}
+    for item in items:
+        name = getattr(item, "originalname", None) or item.name
+        cases.setdefault((item.path, item.parent.name, name), []).append(item)
+    for alike in cases.values():
+        step = (len(alike) - 1) / (MOST_CASES - 1)
+        kept = {round(step * i) for i in range(MOST_CASES)}
+        for i in set(range(len(alike))) - kept:
+            alike[i].add_marker("slow")
     if importlib.util.find_spec("matplotlib") is not None:
         return
     for item in items:
