@@ -83,7 +83,9 @@ def _checked(block: FloatArray, first_row: int) -> FloatArray:
     """Return logits that are finite; minus infinity becomes a number."""
     # One quick sum: where it is small every entry is, and else the rows are looked at.
     flat = block.reshape(-1, order="A")
-    if np.dot(flat, flat) <= MAX_MAGNITUDE**2:
+    with np.errstate(over="ignore"):
+        small = np.dot(flat, flat) <= MAX_MAGNITUDE**2
+    if small:
         return block
     found, _ = checked_logits(block, name="logits", first_row=first_row)
     return by_row.laid_out(found, block.dtype)
