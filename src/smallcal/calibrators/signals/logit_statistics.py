@@ -137,7 +137,7 @@ def statistics(logits: object) -> FloatArray:
     >>> statistics([[3.0, 0.0, 4.0]]).round(3).tolist()
     [[0.721, 1.0, 0.456, 0.645, 5.0, 4.0]]
     """
-    return collect_statistics(as_scores(logits)).T
+    return collect_statistics(as_scores(logits, input="logits")).T
 
 
 def collect_statistics(array: FloatArray) -> FloatArray:
