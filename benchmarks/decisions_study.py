@@ -31,6 +31,7 @@ import decisions_later
 import decisions_real
 import smallcal as sc
 from certify_simulation import MODELS, broken, broken_by_group
+from monitor_study import starts_at
 from smallcal.advice.certify_walk import Counts, Target, one_of_each, p_value, walk
 from smallcal.advice.prediction_sets import coverage_of
 from smallcal.calibrators.prediction_set import class_scores
@@ -514,11 +515,23 @@ def watch(repeats):
         "|---|---|---|---|---|",
     ]
     failures, rng = [], np.random.default_rng(0)
-    steps = np.diff([0, *LOOKS])
+    n = np.array([0, *LOOKS])
+    steps = np.diff(n)
     for risk in (0.005, 0.02, 0.1):
         for times in (0.5, 1, 1.25, 1.5, 2, 3):
-            errors = rng.binomial(steps, times * risk, size=(repeats, len(LOOKS))).cumsum(axis=1)
-            evidence = promises.log_evidence(errors, np.tile(LOOKS, (repeats, 1)), risk)
+            errors = np.zeros((len(LOOKS) + 1, repeats), dtype=np.int64)
+            errors[1:] = rng.binomial(steps, times * risk, size=(repeats, len(LOOKS))).T.cumsum(0)
+            evidence = np.array(
+                [
+                    (
+                        promises.log_evidence(
+                            errors[look] - errors[begun], (n[look] - n[begun])[:, None], risk
+                        )
+                        + np.log(shares)[:, None]
+                    ).max(axis=0)
+                    for look, (shares, begun) in enumerate(starts_at(LOOKS), 1)
+                ]
+            ).T
             one, five = ((evidence >= -math.log(alpha)) for alpha in (0.01, 0.05))
             first = np.where(one.any(axis=1), LOOKS[one.argmax(axis=1)], np.inf)
             middle = np.median(first)

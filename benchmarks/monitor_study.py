@@ -1,25 +1,28 @@
 """False alarms, power and delay of the monitor: `python benchmarks/monitor_study.py [FOLDER]`.
 
 By simulation: calibrators fitted on draws of a known world, then streams of new rows from it, clean
-or shifted, looked at sixty times between 10 and 20,000 rows. Then what its diagnosis says where
-only frequencies of classes moved, and where more did. If FOLDER holds real logits with a folder
-shift/ beside them, both on those too. `--class-shift` runs the diagnosis alone.
+or shifted, looked at sixty times between 10 and 20,000 rows; how long an alarm takes where the
+shift begins after many clean rows. Then what its diagnosis says where only frequencies of classes
+moved, and where more did. If FOLDER holds real logits with a folder shift/ beside them, both on
+those too. `--class-shift` runs the diagnosis alone, `--late` shifts after clean rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES
-from smallcal.calibrators.reference import Bins
-from smallcal.deploy.monitor import label_free, labelled
-from smallcal.deploy.monitor.labelled import UNIT, Gap
+from smallcal.calibrators.reference import Bins, Reference
+from smallcal.deploy.monitor import label_free
+from smallcal.deploy.monitor.state import State
 from smallcal_lab.studies.simulate import World
 
 ALPHA, TOLERANCE = 0.01, 0.02
@@ -27,6 +30,8 @@ SIZES = (250, 625, 2500)
 METHODS = ("srts-bce", ALIASES["default"])
 LOOKS = np.unique(np.geomspace(10, 20_000, 60).round().astype(int))
 FAR_LOOKS = np.unique(np.geomspace(10, 1_000_000, 60).round().astype(int))
+#: Clean rows before a change, and how many of them are taken in at once.
+CLEAN, CLEAN_BATCH = (0, 1000, 3000, 6000, 20_000), 250
 #: Rows that splits and streams are drawn from, with replacement: the whole population.
 POOL = 20_000
 SHIFTS = (
@@ -50,46 +55,28 @@ CLASS_SHIFTS = {
 }
 
 
-class Traces:
-    """What each row of a pool adds to the two checks, for one calibrator."""
+def first_alarms(fitted, rows, looks, *, after=None):
+    """Return the rows at the first alarm of both checks, or infinity; clean rows may come before.
 
-    def __init__(self, fitted, logits, labels):
-        seen, reference = fitted.watch(logits), fitted.reference
-        self.codes = [(np.searchsorted(reference.confidence.edges, seen.confidence), "confidence")]
-        self.priors = {"confidence": reference.confidence.spacings}
-        if reference.score is not None:
-            self.codes.append((np.searchsorted(reference.score.edges, seen.score), "score"))
-            self.priors["score"] = reference.score.spacings
-        if reference.groups is not None:
-            self.codes.append((seen.groups, "groups"))
-            self.priors["groups"] = np.array(reference.groups) + label_free.GROUP_PRIOR
-        proba = fitted.predict_proba(logits.astype(np.float64))
-        self.correct = proba.argmax(axis=1) == labels
-        self.residuals = np.rint((self.correct - proba.max(axis=1)) * UNIT).astype(np.int64)
-
-    def drift(self, rows, looks):
-        """Return the log e-value at each look at these rows."""
-        part = np.searchsorted(looks, np.arange(len(rows)), side="right")
-        found = []
-        for codes, name in self.codes:
-            bins = len(self.priors[name])
-            flat = np.bincount(part * bins + codes[rows], minlength=len(looks) * bins)
-            counts = flat.reshape(-1, bins)[: len(looks)].cumsum(axis=0)
-            found.append(label_free.log_evidence(counts, self.priors[name]))
-        return np.logaddexp.reduce(found) - math.log(len(found))
-
-    def gap(self, rows, looks):
-        """Return the log e-value of the labelled check at each look."""
-        taken = self.residuals[rows]
-        totals, squares = taken.cumsum()[looks - 1], (taken**2).astype(object).cumsum()[looks - 1]
-        sums = zip(looks.tolist(), totals.tolist(), squares.tolist(), strict=True)
-        return np.array([labelled.log_evidence(Gap(*each), TOLERANCE) for each in sums])
+    `rows` and `after` are logits and labels.
+    """
+    monitor = sc.Monitor(fitted, alpha=ALPHA, tolerance=TOLERANCE)
+    for part in () if after is None else range(0, len(after[1]), CLEAN_BATCH):
+        monitor.update(*(each[part : part + CLEAN_BATCH] for each in after))
+    found = [math.inf, math.inf]
+    for start, stop in itertools.pairwise([0, *looks]):
+        report = monitor.update(*(each[start:stop] for each in rows))
+        for check, alarm in enumerate((report.drifted, report.miscalibrated)):
+            if alarm:
+                found[check] = min(found[check], float(stop))
+        if math.inf not in found:
+            break
+    return found
 
 
-def first_alarm(evidence, looks):
-    """Return the rows at the first alarm, or infinity."""
-    alarms = np.flatnonzero(evidence >= -math.log(ALPHA))
-    return float(looks[alarms[0]]) if len(alarms) else math.inf
+def true_gap(fitted, logits, labels):
+    proba = fitted.predict_proba(logits)
+    return float((proba.argmax(axis=1) == labels).mean() - proba.max(axis=1).mean())
 
 
 def fit(name, logits, labels):
@@ -98,22 +85,22 @@ def fit(name, logits, labels):
         return sc.make(name).fit(logits, labels).fitted_
 
 
-def simulated(name, size, severity, n_fits):
+def simulated(name, size, severity, n_fits, *, clean_rows=0, truth_too=True):
     """Return rows at first alarm of both checks, for each fit, and the true gaps."""
     world = World(n_classes=20, accuracy=0.75, temperature=1.5, structure=0.3)
     clean = world.draw(POOL)
     pool = world.draw(POOL, severity=severity)
-    drift, gap, truth = [], [], []
+    alarms, truth = [], []
     for number in range(n_fits):
         rng = np.random.default_rng([severity, size, number])
         cal = rng.integers(POOL, size=size)
         fitted = fit(name, clean.logits[cal], clean.labels[cal])
-        traces = Traces(fitted, pool.logits, pool.labels)
-        rows = rng.integers(POOL, size=LOOKS[-1])
-        drift.append(first_alarm(traces.drift(rows, LOOKS), LOOKS))
-        gap.append(first_alarm(traces.gap(rows, LOOKS), LOOKS))
-        truth.append(float(traces.residuals.mean()) / UNIT)
-    return np.array(drift), np.array(gap), np.array(truth)
+        rows, before = rng.integers(POOL, size=LOOKS[-1]), rng.integers(POOL, size=clean_rows)
+        shifted = pool.logits[rows], pool.labels[rows]
+        after = clean.logits[before], clean.labels[before]
+        alarms.append(first_alarms(fitted, shifted, LOOKS, after=after))
+        truth.append(true_gap(fitted, pool.logits, pool.labels) if truth_too else np.nan)
+    return *np.array(alarms).T, np.array(truth)
 
 
 def percent(hits):
@@ -126,6 +113,17 @@ def delay(rows):
     return "-" if math.isinf(middle) else f"{middle:,.0f}"
 
 
+def starts_at(looks):
+    """Yield for each look the shares of the starts there are, and after which look each begins."""
+    empty = State.empty("", Reference(Bins((0.0,), (1, 1))), alpha=ALPHA, tolerance=TOLERANCE)
+    state, places = empty, [0, *looks]
+    for step in np.diff(places).tolist():
+        sums = replace(empty.sums, rows=step, confidence=(step, 0))
+        state = state + replace(empty, sums=sums)
+        begun = [places.index(start.before.rows) for start in state.starts]
+        yield np.array([start.share for start in state.starts]), begun
+
+
 def counts_alone(n_streams):
     """Show false alarms of one watched number, whatever it is: only its ranks matter."""
     print(
@@ -136,14 +134,17 @@ def counts_alone(n_streams):
     print("|---|---|---|---|---|")
     for size in SIZES:
         rng = np.random.default_rng(size)
-        highest = []
-        for _ in range(n_streams):
-            bins = Bins.of(rng.random(size))
-            chances = np.diff([0, *bins.edges, 1])
-            steps = np.diff([0, *FAR_LOOKS])
-            counts = rng.multinomial(steps, chances).cumsum(axis=0)
-            highest.append(label_free.log_evidence(counts, bins.spacings).max())
-        rates = [percent(np.array(highest) >= -math.log(a)) for a in (0.01, 0.05, 0.2)]
+        bins = [Bins.of(rng.random(size)) for _ in range(n_streams)]
+        steps = np.diff([0, *FAR_LOOKS])
+        counts = np.zeros((len(FAR_LOOKS) + 1, n_streams, len(bins[0].counts)))
+        for stream, each in enumerate(bins):
+            chances = np.diff([0, *each.edges, 1])
+            counts[1:, stream] = rng.multinomial(steps, chances).cumsum(axis=0)
+        prior, highest = bins[0].spacings, np.full(n_streams, -np.inf)  # of that size all the same
+        for look, (shares, begun) in enumerate(starts_at(FAR_LOOKS), 1):
+            evidence = label_free.log_evidence(counts[look] - counts[begun], prior)
+            highest = np.maximum(highest, (evidence + np.log(shares)[:, None]).max(axis=0))
+        rates = [percent(highest >= -math.log(a)) for a in (0.01, 0.05, 0.2)]
         print(f"| {size:,} | {n_streams * len(FAR_LOOKS):,} | {' | '.join(rates)} |", flush=True)
 
 
@@ -190,6 +191,24 @@ def power(n_fits):
                 print(line, flush=True)
 
 
+def late(n_fits, size=2500):
+    print(
+        f"\nDrift after clean rows, all of them labelled; {METHODS[1]} fitted on {size:,} samples, "
+        f"{n_fits} fits and streams a line. Median rows from the change to the alarm; alarms on "
+        "the clean rows count as 10.\n"
+    )
+    print(f"| severity | check | {' | '.join(f'after {n:,}' for n in CLEAN)} |")
+    print(f"|---|---|{'---|' * len(CLEAN)}")
+    for severity in (2, 3, 5):
+        each = [
+            simulated(METHODS[1], size, severity, n_fits, clean_rows=n, truth_too=False)
+            for n in CLEAN
+        ]
+        for name, check in (("label-free", 0), ("labelled", 1)):
+            cells = " | ".join(delay(found[check]) for found in each)
+            print(f"| {severity} | {name} | {cells} |", flush=True)
+
+
 def real(folder, size=625):
     print(
         f"\nReal logits, {METHODS[1]} fitted on {size} samples: rows at the first alarm in one "
@@ -218,9 +237,8 @@ def real(folder, size=625):
 def real_line(model, kind, fitted, logits, labels):
     order = np.random.default_rng(1).permutation(len(labels))
     looks = np.unique([*LOOKS[len(labels) > LOOKS], len(labels)])
-    traces = Traces(fitted, logits, labels)
-    drift, gap = (first_alarm(check(order, looks), looks) for check in (traces.drift, traces.gap))
-    mean = 100 * traces.residuals.mean() / UNIT
+    drift, gap = first_alarms(fitted, (logits[order], labels[order]), looks)
+    mean = 100 * true_gap(fitted, logits, labels)
     return f"| {model} | {kind} | {len(labels):,} | {mean:+.1f} | {delay(drift)} | {delay(gap)} |"
 
 
@@ -348,14 +366,19 @@ def main():
     parser.add_argument("--fits", type=int, default=200, help="fits without drift")
     parser.add_argument("--shifted-fits", type=int, default=30, help="fits for each severity")
     parser.add_argument("--class-shift", action="store_true", help="the diagnosis alone")
+    parser.add_argument("--late", action="store_true", help="drift after clean rows alone")
     given = parser.parse_args()
     found = given.folder is not None and (given.folder / "shift").is_dir()
+    if given.late:
+        late(given.shifted_fits)
+        return
     if given.class_shift:
         class_shift(given.shifted_fits, given.folder if found else None)
         return
     counts_alone(10 * given.fits)
     false_alarms(given.fits)
     power(given.shifted_fits)
+    late(given.shifted_fits)
     class_shift(given.shifted_fits, given.folder if found else None)
     if found:
         real(given.folder)

@@ -16,7 +16,14 @@ from scipy.stats import norm
 
 import smallcal as sc
 from smallcal.advice.plan import _search, count_steps, plan_sizes
-from smallcal.advice.plan_fits import SizeFits, draw_rows, fit_at_size, sizes_to_fit, uncalibrated
+from smallcal.advice.plan_fits import (
+    SizeFits,
+    _common_shift,
+    draw_rows,
+    fit_at_size,
+    sizes_to_fit,
+    uncalibrated,
+)
 from smallcal.advice.plan_forecast import (
     PRIOR_SCALE,
     RAW_SCALE,
@@ -155,7 +162,7 @@ def test_fits_of_one_size_are_what_its_loops_say():
     for b in range(BINS):
         assert found.share[b] == pytest.approx(len(gap[b]) / len(mean))
         assert found.gap[b] == pytest.approx(np.mean(gap[b]) if gap[b] else 0)
-    lifts = []
+    lifts, shifts = [], []
     for draw, fit in enumerate(fits):
         shift = [[] for _ in range(BINS)]
         lift = []
@@ -165,11 +172,36 @@ def test_fits_of_one_size_are_what_its_loops_say():
             shift[min(int(top * BINS), BINS - 1)].append((residual - mean[i][1]) * fair)
             lift.append((loss - mean[i][2]) * fair)
         lifts.append(np.mean(lift))
+        shifts.append(shift)
         for b in range(BINS):
-            expected = np.mean(shift[b]) / math.sqrt(1 - size / 150) if shift[b] else 0
-            assert found.shift[draw, b] == pytest.approx(expected, abs=1e-12)
             assert found.weight[draw, b] == pytest.approx(len(shift[b]) / len(fit))
     assert found.draw_sd == pytest.approx(np.std(lifts, ddof=1) / (1 + size / 150))
+    # What rows of a bin differ by within a draw is taken off: one-way analysis of variance.
+    for b in range(BINS):
+        parts = {draw: shift[b] for draw, shift in enumerate(shifts) if shift[b]}
+        mean = np.mean([x for part in parts.values() for x in part]) if parts else 0
+        between = sum(len(part) * (np.mean(part) - mean) ** 2 for part in parts.values())
+        inside = sum(len(part) * np.var(part) for part in parts.values())
+        free = sum(len(part) - 1 for part in parts.values())
+        chance = (len(parts) - 1) * inside / max(free, 1)
+        left = math.sqrt(max(0, 1 - chance / between)) if between else 0
+        for draw in range(draws):
+            own = mean + left * (np.mean(parts[draw]) - mean) if draw in parts else 0
+            expected = own / math.sqrt(1 - size / 150)
+            assert found.shift[draw, b] == pytest.approx(expected, abs=1e-12)
+
+
+def test_rows_that_differ_do_not_look_like_draws_that_differ():
+    """Draws shift all rows by 0.02, rows differ by 0.1 beside: a mean of five shows 0.049."""
+    rng = np.random.default_rng(0)
+    shifts = rng.normal(0, 0.02, size=(4000, 1)) + rng.normal(0, 0.1, size=(4000, 5))
+    count, total = np.full((4000, 1), 5.0), shifts.sum(axis=1)[:, None]
+    assert (total / 5).std() == pytest.approx(np.sqrt(0.02**2 + 0.1**2 / 5), rel=0.05)
+    found = _common_shift(count, total, (shifts**2).sum(axis=1)[:, None])
+    assert found.std() == pytest.approx(0.02, rel=0.15)
+    alike = rng.normal(0, 0.1, size=(4000, 5))
+    found = _common_shift(count, alike.sum(axis=1)[:, None], (alike**2).sum(axis=1)[:, None])
+    assert found.std() < 0.01
 
 
 # --- systematic gaps -----------------------------------------------------------------------------
@@ -342,6 +374,19 @@ def test_what_a_draw_adds_falls_with_the_root_of_its_size():
         metric = found.of("debiased_ece15", size)
         assert metric.point == pytest.approx(0.06 * np.sqrt(50 / size), rel=0.02)
         assert metric.spread == pytest.approx(0.02 * np.sqrt(50 / size), rel=0.25)
+
+
+@pytest.mark.parametrize("size", [50, 80])
+def test_draws_that_share_rows_leave_a_band_as_wide_as_the_luck_of_few(size):
+    """A hundred draws of 80 rows of 100 are hardly more than one: their mean is not known."""
+    rng = np.random.default_rng(0)
+    shift = np.abs(rng.normal(0.1, 0.02, size=(100, 1)))
+    fits = replace(fits_with([0.0], [1e-12], size=size), shift=shift, weight=np.ones((100, 1)))
+    found = forecast_of(fits, replace(fits, size=size + 1)).of("debiased_ece15", size)
+    share = size / 100
+    expected = shift.std(ddof=1) * math.sqrt(share + (1 - share) / 100)
+    assert found.point == pytest.approx(shift.mean(), rel=0.02)
+    assert found.values.std() == pytest.approx(expected, rel=0.15)
 
 
 @pytest.mark.parametrize(("level", "factor"), [(0.5, 4**0.25), (0.9, 4**0.45)])

@@ -423,3 +423,21 @@ def test_a_calibrator_knows_what_it_takes(verb, taught, cli):
     assert code == 2
     assert "this calibrator was fitted on probabilities" in err
     assert err.count("\n") == 1
+
+
+def test_report_reads_what_its_calibrator_takes(cli):
+    for seed in range(3):
+        z, y = model(seed)
+        p = np.exp(4 * z) / np.exp(4 * z).sum(axis=1, keepdims=True)
+        np.savez(f"p{seed}.npz", predictions=p, labels=y)
+        if not seed:
+            sc.make("ts-nll", input="probabilities").fit(p, y).save("cal.json")
+    assert cli("certify", "cal.json", "p1.npz", "--risk", "30%", "-o", "out.json")[0] == 0
+    quick = ("--methods", "tva-ts", "--n-boot", "100", "--format", "md")
+    code, out, err = cli("report", "p1.npz", "p2.npz", "--calibrator", "out.json", *quick)
+    assert (code, err) == (0, "")
+    (shipped,) = {line for line in out.splitlines() if line.startswith("smallcal fit")}
+    assert "--input probabilities" in shipped
+    found = sc.report("p1.npz", "p2.npz", calibrator="out.json", methods=["tva-ts"], n_boot=100)
+    assert "smallcal fit p1.npz" in found.text("md")
+    assert "look like probabilities" in cli("report", "p1.npz", "p2.npz", *quick)[2]

@@ -34,6 +34,9 @@ def here(tmp_path, monkeypatch):
     np.savez("labelled.npz", logits=z, labels=y)
     np.savez("drifted.npz", logits=0.4 * z)
     np.savez("wrong.npz", logits=z, labels=(y + 1) % 6)
+    other, y_other = simulate(600, 6, seed=2)
+    np.savez("other.npz", logits=other, labels=y_other)
+    np.savez("other-wrong.npz", logits=other, labels=(y_other + 1) % 6)
     np.save("y.npy", y)
     np.savez("narrow.npz", logits=z[:, :4])
     document = json.loads(Path("cal.json").read_text())
@@ -52,8 +55,9 @@ def test_a_calm_stream_is_code_0_and_a_state_goes_on(cli):
                        "--state", "s.json", "--json")  # fmt: skip
     found = json.loads(out)
     assert (code, found["rows"], found["labelled"]) == (0, 600, 600)
-    monitor = sc.Monitor(sc.load("cal.json"))
-    report = monitor.update(*np.load("labelled.npz").values())
+    monitor, data = sc.Monitor(sc.load("cal.json")), np.load("labelled.npz")
+    monitor.update(data["logits"])
+    report = monitor.update(data["logits"], data["labels"], seen=True)
     assert found == {"calibrator": "cal.json", "data": "new.npz",
                      **json.loads(json.dumps(report.to_dict()))}  # fmt: skip
     assert json.loads(Path("s.json").read_text()) == monitor.to_dict()
@@ -79,7 +83,7 @@ def test_drift_and_wrong_confidence_are_code_1(cli):
 
 def test_states_of_workers_are_looked_at_together(cli):
     cli("monitor", "cal.json", "new.npz", "--state", "a.json")
-    cli("monitor", "cal.json", "labelled.npz", "--state", "b.json")
+    cli("monitor", "cal.json", "other.npz", "--state", "b.json")
     before = Path("a.json").read_text()
     code, out, _ = cli("monitor", "cal.json", "--merge", "a.json", "--merge", "b.json", "--json")
     found = json.loads(out)
@@ -134,6 +138,20 @@ def test_a_state_keeps_its_calibrator_and_settings(cli):
     assert Path("s.json").read_text() == kept
 
 
+def test_a_file_that_is_given_again_is_refused(cli):
+    cli("monitor", "cal.json", "new.npz", "--state", "s.json")
+    kept = Path("s.json").read_text()
+    for again in ("new.npz", "labelled.npz"):  # with labels or without, the rows are the same
+        code, out, err = cli("monitor", "cal.json", again, "--state", "s.json")
+        assert (code, out) == (2, "")
+        assert f"{again}: rows of this batch were counted before" in err
+        assert err.count("\n") == 1
+    assert Path("s.json").read_text() == kept
+    cli("monitor", "cal.json", "new.npz", "--state", "t.json")
+    code, _, err = cli("monitor", "cal.json", "--merge", "s.json", "--merge", "t.json")
+    assert (code, "would count twice" in err) == (2, True)
+
+
 def test_many_processes_lose_nothing(here):
     program = (
         "import sys, numpy as np, smallcal as sc\n"
@@ -173,7 +191,7 @@ def test_thresholds_are_watched_and_a_broken_promise_is_code_1(cli, here):
     assert (code, err) == (0, "")
     assert "Accepted at a risk of 10 %" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
-    code, out, _ = cli("monitor", "decided.json", "wrong.npz", "--state", "s.json",
+    code, out, _ = cli("monitor", "decided.json", "other-wrong.npz", "--state", "s.json",
                        "--json")  # fmt: skip
     found = json.loads(out)
     assert (code, found["decisions"][0]["alarm"], found["alarm"]) == (1, True, True)
@@ -181,8 +199,8 @@ def test_thresholds_are_watched_and_a_broken_promise_is_code_1(cli, here):
     assert code == 1
     assert "the guarantee is broken" in " ".join(out.split())
     # The state of the calibrator before it was certified goes on, and the other way round.
-    code, out, _ = cli("monitor", "other.json", "labelled.npz", "--state", "s.json", "--json")
-    assert json.loads(out)["rows"] == 1800
+    code, out, _ = cli("monitor", "other.json", "cal.npz", "--state", "s.json", "--json")
+    assert json.loads(out)["rows"] == 1700
     assert "decisions" not in json.loads(out)
 
 

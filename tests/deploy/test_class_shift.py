@@ -307,11 +307,12 @@ def test_old_calibrators_and_states_are_read_and_say_that_they_cannot_tell(tmp_p
     now.update(logits[:2000])
     state = now.to_dict()
     assert state.pop("classes") == []
+    del state["starts"], state["batches"]
     assert "classes" not in state["reference"]
     first = {**state, "version": 1}
     (tmp_path / "state.json").write_text(json.dumps(first))
     whole = sc.Monitor.load(tmp_path / "state.json", old)
-    assert whole.to_dict() == now.to_dict()
+    assert {**whole.to_dict(), "starts": []} == {**now.to_dict(), "starts": [], "batches": []}
     report = whole.update(logits[2000:])
     assert (report.rows, report.drifted) == (4000, True)
     assert report.class_shift.kind == "unknown"

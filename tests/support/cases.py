@@ -45,8 +45,9 @@ EXPORTABLE = [
 
 
 def features_of(z):
-    """Features that depend on each row alone, and not on the order of its classes."""
+    """Features that depend on each row alone, and not on the order of its classes; finite."""
     z = np.asarray(z, dtype=np.float64)
+    z = np.where(np.abs(z) <= 1e15, z, 0.0)
     return np.column_stack([z.max(axis=1), z.min(axis=1), np.abs(z).mean(axis=1), z.std(axis=1)])
 
 

@@ -192,15 +192,15 @@ def _size_fits(
     # A row's own fit is part of the mean it is held against: k fits differ from their mean by
     # (k - 1) / k of their variance.
     fair = np.sqrt(times / np.maximum(times - 1, 1))
-    shift, weight = np.zeros((2, draws, DEFAULT_BINS))
+    shift, square, count = np.zeros((3, draws, DEFAULT_BINS))
     loss_shift = np.zeros(draws)
     for draw in range(draws):
         rows = held[draw]
         index = equal_width(confidence[draw, rows], DEFAULT_BINS)
-        count = bin_sums(index, np.ones(len(index)), DEFAULT_BINS)
         own = ((residual[draw] - usual_residual) * fair)[rows]
-        shift[draw] = bin_sums(index, own, DEFAULT_BINS) / np.maximum(count, 1)
-        weight[draw] = count / len(index)
+        count[draw], shift[draw], square[draw] = (
+            bin_sums(index, values, DEFAULT_BINS) for values in (np.ones(len(own)), own, own**2)
+        )
         loss_shift[draw] = ((loss[draw] - usual_loss) * fair)[rows].mean()
     # Draws of `size` out of n rows vary less than draws from a population, by 1 - size / n. Their
     # losses vary more on the rows left out, which lean to the other side, by (1 + size / n)^2.
@@ -212,6 +212,31 @@ def _size_fits(
         gap=gap,
         noise=noise,
         share=share,
-        shift=shift / np.sqrt(1 - size / n),
-        weight=weight,
+        shift=_common_shift(count, shift, square) / np.sqrt(1 - size / n),
+        weight=count / count.sum(axis=1, keepdims=True),
     )
+
+
+def _common_shift(count: FloatArray, total: FloatArray, square: FloatArray) -> FloatArray:
+    """Return by how much each draw shifts all rows of a bin, from sums over the few left out.
+
+    Rows of one bin are shifted differently, so their mean varies from draw to draw also where the
+    draws are alike. That part of the variance, known from how rows differ within a draw, is taken
+    off (one-way analysis of variance).
+
+    Examples
+    --------
+    >>> count, rows = np.full((3, 1), 4.0), np.array([[1, 1, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]])
+    >>> total, square = rows.sum(axis=1)[:, None], (rows**2).sum(axis=1)[:, None]
+    >>> _common_shift(count, total, square).ravel().tolist()
+    [1.0, 2.0, 0.0]
+    >>> _common_shift(count, total, square + 9.0).ravel().tolist()
+    [1.0, 1.5, 0.5]
+    """
+    many, mean = np.maximum(count, 1), total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
+    deviation = np.where(count > 0, total / many - mean, 0.0)
+    within = (square - total**2 / many).sum(axis=0) / np.maximum((many - 1).sum(axis=0), 1)
+    between = (count * deviation**2).sum(axis=0)
+    chance = within * ((count > 0).sum(axis=0) - 1)
+    share = np.clip(1 - chance / np.where(between > 0, between, 1.0), 0.0, 1.0)
+    return np.where(count > 0, mean + np.sqrt(share) * deviation, 0.0)

@@ -42,6 +42,7 @@ held        of top and probabilities: every rival a little below the top
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -51,7 +52,7 @@ import numpy as np
 
 from smallcal.calibrators.once import once
 from smallcal.data.checks import PROBABILITY_FLOOR, FloatArray
-from smallcal.data.masks import MASKED, MAX_MAGNITUDE
+from smallcal.data.masks import FEWEST, MASKED, MAX_MAGNITUDE
 from smallcal.data.score import NEAREST, ScoreScale
 
 #: Below every logit, yet finite.
@@ -246,8 +247,11 @@ class Row:
         What comes in; the logarithm of probabilities serves as logits.
     score : ScoreScale, optional
         Where one number comes in instead; (0, x) serve as logits.
-    masks : bool
-        Whether minus infinity says that a row does not have an option.
+
+    Attributes
+    ----------
+    present : Value or None
+        1 at the options that a row has; None where each row has all: a row has two or more.
     """
 
     def __init__(
@@ -257,12 +261,12 @@ class Row:
         n_features: int = 0,
         takes: str = "logits",
         score: ScoreScale | None = None,
-        masks: bool = False,
     ) -> None:
         self.logits = given("logits", n_classes if score is None else 1)
-        self.present = self.logits.reached(-MAX_MAGNITUDE) if masks else None
-        if self.present is not None:
-            self.logits = choose(self.present, self.logits, MASKED)
+        self.present = None
+        if takes == "logits" and n_classes > FEWEST:
+            self.present = self.logits.reached(-MAX_MAGNITUDE)
+            self.logits = self.logits.at_least(MASKED)
         if score is not None:
             self.logits = constant(0.0).join(_log_odds(self.logits, score))
         elif takes == "probabilities":
@@ -282,6 +286,7 @@ class Row:
         if self.present is None:
             return probabilities
         kept = choose(self.present, probabilities, 0.0)
+        kept = choose(kept.sum(), kept, self.present)
         return kept / kept.sum()
 
     @once
@@ -346,8 +351,6 @@ class Program:
         What one number per row is taken for, where that is what comes in.
     grouped : bool
         Whether it reads the effect of the row's group.
-    masks : bool
-        Whether minus infinity may come in, for an option that a row does not have.
     confidence : Value or None
         Calibrated probability of the model's own prediction, where predictions are kept although
         another class may be more probable.
@@ -364,7 +367,6 @@ class Program:
     takes: str
     score: ScoreScale | None = None
     grouped: bool = False
-    masks: bool = False
     confidence: Value | None = None
     decisions: tuple[tuple[str, Value], ...] = ()
 
@@ -372,6 +374,13 @@ class Program:
     def n_columns(self) -> int:
         """Width of the first input."""
         return self.n_classes if self.score is None else 1
+
+    @property
+    def allowed(self) -> tuple[float, float]:
+        """The least and the largest number that may come in, as the checks on arrays have it."""
+        if self.score is not None:
+            return self.score.allowed
+        return (-1e-6, 1.001) if self.takes == "probabilities" else (-math.inf, MAX_MAGNITUDE)
 
     def alone(self, value: Value) -> Program:
         """Return the program of one value, in the place of the probabilities."""

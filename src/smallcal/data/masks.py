@@ -25,7 +25,7 @@ MAX_MAGNITUDE = 1e15
 MASKED = -1e16
 
 #: The fewest options of a row.
-_FEWEST = 2
+FEWEST = 2
 
 
 def is_masked(logits: FloatArray) -> BoolArray:
@@ -128,7 +128,7 @@ def _masked(
     if bool(bad.any()):
         raise bad_rows_error(array, bad, name=name, first_row=first_row)
     gone = is_masked(array)
-    few = (~gone).sum(axis=1) < _FEWEST
+    few = (~gone).sum(axis=1) < FEWEST
     if bool(few.any()):
         raise InputError(
             f"{name}: {listed_rows(few, first_row)} {'have' if few.sum() > 1 else 'has'} fewer "

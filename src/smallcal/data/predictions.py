@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,15 @@ def _names(
             "frame[class_names], or leave class_names out"
         )
     return given
+
+
+def sha256_of(*arrays: NDArray[Any] | None, names: Sequence[str] = ()) -> str:
+    """Return the fingerprint of arrays, those that there are, and of the names of groups."""
+    digest = hashlib.sha256("\0".join(names).encode())
+    for array in (part for part in arrays if part is not None):
+        digest.update(str((array.shape, array.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -237,12 +247,8 @@ class Predictions:
 
     def sha256(self) -> str:
         """Fingerprint of logits, labels, features and groups."""
-        digest = hashlib.sha256("\0".join(self.group_names).encode())
-        parts = (self.logits, self.labels, self.features, self.groups)
-        for array in (part for part in parts if part is not None):
-            digest.update(str((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        arrays = (self.logits, self.labels, self.features, self.groups)
+        return sha256_of(*arrays, names=self.group_names)
 
     def require_fittable(self) -> None:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""

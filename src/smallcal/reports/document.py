@@ -197,6 +197,12 @@ def report(
     (False, True)
     """
     seed = seed_of(random_state)
+    source = os.fspath(calibrator) if isinstance(calibrator, str | os.PathLike) else ""
+    fitted = None
+    if calibrator is not None:
+        held = load(source) if source else calibrator
+        fitted = fitted_of(held, "calibrator must be a fitted one, or its file")
+        input = fitted.input if input is None and fitted.input != "logits" else input
 
     def checked(given: object, role: str, like: Samples | None = None) -> Samples:
         return samples_of(given, role=role, input=input, class_names=class_names, like=like)
@@ -224,8 +230,8 @@ def report(
         shifted[condition] = checked(given, " ".join(filter(None, condition)), cal)
         require_same_model(shifted[condition], cal)
     certified = None
-    if calibrator is not None:
-        certified = _certified(calibrator, cal, lambda like: checked(test, "test", like))
+    if fitted is not None:
+        certified = _certified(fitted, source, cal, lambda like: checked(test, "test", like))
     content = gather(
         cal,
         held_out,
@@ -239,13 +245,9 @@ def report(
 
 
 def _certified(
-    calibrator: object, calibration: Samples, read: Callable[[Samples], Samples]
+    fitted: FittedCalibrator, source: str, calibration: Samples, read: Callable[[Samples], Samples]
 ) -> Certified:
     """Return a calibrator, and the test samples as it takes them: its classes, its scores."""
-    source = os.fspath(calibrator) if isinstance(calibrator, str | os.PathLike) else ""
-    if source:
-        calibrator = load(source)
-    fitted = fitted_of(calibrator, "calibrator must be a fitted one, or its file")
     if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
         raise InputError(
             f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, "

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import numpy as np
+
 from smallcal.calibrators.discipline import Discipline
 from smallcal.calibrators.objectives import Gaps, Objective, moments
 from smallcal.calibrators.parts import Part, Scores, keyword_defaults
 from smallcal.calibrators.program import Row, Value
-from smallcal.data.masks import any_masked, filled, without_masked
+from smallcal.data.masks import any_masked, filled, is_masked, without_masked
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 
@@ -91,10 +93,11 @@ class ProbabilityMap(FittedMap):
 
     def of_options(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
         """Return probabilities (m, C) that are 0 where a row does not have an option."""
-        if not any_masked(logits):
-            return self.probabilities(logits, scores)
-        given = filled(logits) if self.mixes else logits
-        return without_masked(self.probabilities(given, scores), logits)
+        proba = self.probabilities(filled(logits) if self.mixes else logits, scores)
+        if any_masked(logits):
+            rows = np.flatnonzero(is_masked(logits).any(axis=1))
+            proba[rows] = without_masked(proba[rows], logits[rows])
+        return proba
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from smallcal.calibrators import program
 from smallcal.calibrators.maps.base import ProbabilityMap
 from smallcal.calibrators.parts import Rule, list_of, rule
 from smallcal.calibrators.program import Row, Value, constant
-from smallcal.data.masks import MASKED, any_masked, filled, is_masked, without_masked
+from smallcal.data.masks import MASKED, any_masked, filled, is_masked
 from smallcal.data.predictions import FloatArray, IntArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError
@@ -67,8 +67,7 @@ def inputs_of(logits: FloatArray, inverse_temperature: float, offset: FloatArray
     ([[0.75, 0.25]], [1.099])
     """
     n, n_classes = logits.shape
-    z = filled(logits)
-    z = (z - z.max(axis=1, keepdims=True)) * inverse_temperature + offset
+    z = (logits - logits.max(axis=1, keepdims=True)) * inverse_temperature + offset
     if any_masked(logits):
         z = filled(np.where(is_masked(logits), MASKED, z))
     rows, top = np.arange(n), z.argmax(axis=1)
@@ -225,17 +224,9 @@ class MultinomialMap(ProbabilityMap):
         moved[np.arange(len(moved)), found.top] += pull
         return softmax(moved)
 
-    def of_options(self, logits: FloatArray, scores: FloatArray, /) -> FloatArray:
-        """Return probabilities (m, C) that are 0 where a row does not have an option."""
-        proba = self.probabilities(logits, scores)
-        if any_masked(logits):
-            rows = np.flatnonzero(is_masked(logits).any(axis=1))
-            proba[rows] = without_masked(proba[rows], logits[rows])
-        return proba
-
     def program(self, row: Row, scores: Value, /) -> Value:
         """Return the probabilities."""
-        z = (row.filled - row.filled.largest()) * self.inverse_temperature + constant(self.offset)
+        z = row.gaps * self.inverse_temperature + constant(self.offset)
         if row.present is not None:
             lowest = 0.0 - program.choose(row.present, 0.0 - z, program.LOWEST).largest()
             z = program.choose(row.present, z, lowest)

@@ -83,7 +83,9 @@ def _checked(block: FloatArray, first_row: int) -> FloatArray:
     """Return logits that are finite; minus infinity becomes a number."""
     # One quick sum: where it is small every entry is, and else the rows are looked at.
     flat = block.reshape(-1, order="A")
-    if np.dot(flat, flat) <= MAX_MAGNITUDE**2:
+    with np.errstate(over="ignore"):
+        small = np.dot(flat, flat) <= MAX_MAGNITUDE**2
+    if small:
         return block
     found, _ = checked_logits(block, name="logits", first_row=first_row)
     return by_row.laid_out(found, block.dtype)
@@ -135,7 +137,7 @@ def statistics(logits: object) -> FloatArray:
     >>> statistics([[3.0, 0.0, 4.0]]).round(3).tolist()
     [[0.721, 1.0, 0.456, 0.645, 5.0, 4.0]]
     """
-    return collect_statistics(as_scores(logits)).T
+    return collect_statistics(as_scores(logits, input="logits")).T
 
 
 def collect_statistics(array: FloatArray) -> FloatArray:

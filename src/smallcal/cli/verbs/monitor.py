@@ -74,15 +74,18 @@ def monitor(
     if data is None:
         _require_known(state, merge or [])
     else:
-        fresh = begun.fresh()
+        new = begun.fresh()
         with terminal.progress("Reading"):
-            loaded = inputs.load(data, asked, fresh.calibrator)
-            inputs.require_same_input(fresh.calibrator, loaded.input, data)
-            groups = loaded.groups if takes_groups(fresh.calibrator) else None
+            loaded = inputs.load(data, asked, new.calibrator)
+            inputs.require_same_input(new.calibrator, loaded.input, data)
+            groups = loaded.groups if takes_groups(new.calibrator) else None
             known = loaded.logits, loaded.labels, loaded.features
             with inputs.naming(data), terminal.noted_warnings(data):
-                fresh.update(*known, groups=groups, seen=seen)
-        whole = begun.merge(fresh) if state is None else fresh.add_to(state)
+                new.update(*known, groups=groups, seen=seen)
+                whole = begun.merge(new)
+        if state is not None:  # which may hold more than a moment ago
+            with inputs.naming(data):
+                whole = new.add_to(state)
     report = whole.report()
     if prometheus:
         typer.echo(report.prometheus(), nl=False)
@@ -146,7 +149,10 @@ def _show(report: Report) -> None:
     rows = []
     counts = zip(groups.counts, groups.reference, report.gaps, strict=True)
     for i, (now, before, gap) in enumerate(counts):
-        shares = SHARE.number(now / report.rows), SHARE.number(before / sum(groups.reference))
+        shares = (
+            SHARE.number(now / sum(groups.counts)),
+            SHARE.number(before / sum(groups.reference)),
+        )
         found = ["", ""]
         if gap.gap is not None:
             ends = PERCENT.interval(gap.low, gap.high, signed=True)

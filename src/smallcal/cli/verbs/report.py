@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from smallcal import io, runtime
+from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.cli import choices, costs, inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.cli.verbs.apply import apply
@@ -105,7 +107,9 @@ def report(
         io.require_folder(output)
     priced = costs.read(cost)
     asked = inputs.Asked.of(locals())
-    _require_certified(calibrator)
+    known = _certified(calibrator)
+    said = [] if asked.kind == asked.kind_for(known) else ["--input", str(asked.kind_for(known))]
+    asked = replace(asked, input=asked.kind_for(known))
     cal, test = inputs.load_pair(cal_data, test_data, asked, verb="report")
     chosen = usual_methods(cal.input) if given is None else given
     settings = Settings(methods=chosen, n_boot=n_boot, level=level, input=cal.input)
@@ -140,7 +144,7 @@ def report(
             costs=priced,
             title=title,
             command=terminal.typed(context, defaults=True),
-            verb_options={verb.__name__: _shared(context, verb) for verb in (fit, apply)},
+            verb_options={verb.__name__: [*_shared(context, verb), *said] for verb in (fit, apply)},
             advance=advance,
             drawer=drawer,
         )
@@ -154,10 +158,13 @@ def report(
     _leave(made, fail_if or [])
 
 
-def _require_certified(calibrator: str | None) -> None:
-    """Raise before anything is measured if a calibrator has nothing to check."""
-    if calibrator is not None:
-        require_decisions(runtime.load(calibrator), calibrator)
+def _certified(calibrator: str | None) -> FittedCalibrator | None:
+    """Return the calibrator; raise before anything is measured if it has nothing to check."""
+    if calibrator is None:
+        return None
+    fitted = runtime.load(calibrator)
+    require_decisions(fitted, calibrator)
+    return fitted
 
 
 def _shared(context: typer.Context, verb: Callable[..., object]) -> list[str]:

@@ -7,12 +7,15 @@ where that is shorter.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.fitted import FittedCalibrator
+from smallcal.calibrators.program import INPUTS, Program, Value, choose, constant
 from smallcal.calibrators.program_plain import plain
+from smallcal.data.masks import FEWEST, MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups, rules_of, told
 from smallcal.deploy.export.erf import without_erf
 from smallcal.deploy.export.onnx_nodes import Graph
@@ -43,7 +46,8 @@ def to_onnx(
     row's group in ``smallcal.group_names`` of the metadata; any other number, such as -1, means
     an unknown group. A certified threshold adds the output ``accepted``, one boolean per row;
     ``keep_predictions`` adds ``confidence``, the calibrated probability of the model's own
-    prediction. The batch may have any size.
+    prediction. The batch may have any size. A row that NumPy would refuse, such as one with a NaN,
+    gives NaN and is never accepted; minus infinity masks a class.
 
     Parameters
     ----------
@@ -144,14 +148,47 @@ def calibrated(
     graph: Graph, fitted: FittedCalibrator, tensors: dict[str, str], *, dtype: str
 ) -> Columns:
     """Write a calibrator into a graph; ``tensors`` are named by the inputs of its program."""
-    program = without_erf(plain(program_of(fitted)))
+    program = without_erf(plain(_refusing(program_of(fitted))))
     graph.write(program, tensors)
     kind = "DOUBLE" if dtype == "float64" else "FLOAT"
-    probabilities = graph.cast(graph.result(program), kind)
-    decisions = [graph.decided(program, flag) for _, flag in program.decisions]
-    temperature, confidence = (
-        None if value is None else graph.cast(graph.per_row(value), kind)
-        for value in (program.temperature, program.confidence)
+    probabilities, temperature, confidence = (
+        None if value is None else graph.cast(graph.name_of(value), kind)
+        for value in (program.probabilities, program.temperature, program.confidence)
     )
+    assert probabilities is not None
+    decisions = [graph.cast(graph.name_of(flag), "BOOL") for _, flag in program.decisions]
     number = getattr(graph.onnx.TensorProto, kind)
     return Columns(number, probabilities, temperature, confidence, decisions)
+
+
+def _refusing(program: Program) -> Program:
+    """Return a program that gives NaN for rows that the checks on arrays refuse.
+
+    No decision accepts them.
+    """
+    found = {value.operation: value for value in program.values() if value.operation in INPUTS}
+    logits, (low, high) = found["logits"], program.allowed
+    usable = _all(constant(high).reached(logits))
+    if program.takes == "logits":
+        usable = choose(logits.reached(-MAX_MAGNITUDE).sum().reached(FEWEST), usable, 0.0)
+    else:
+        usable = choose(usable, _all(logits.reached(low)), 0.0)
+    if "features" in found:
+        size = found["features"].at_least(0.0 - found["features"])
+        usable = choose(usable, _all(constant(MAX_MAGNITUDE).reached(size)), 0.0)
+    temperature, confidence = (
+        None if value is None else choose(usable, value, np.nan)
+        for value in (program.temperature, program.confidence)
+    )
+    return replace(
+        program,
+        probabilities=choose(usable, program.probabilities, np.nan),
+        temperature=temperature,
+        confidence=confidence,
+        decisions=tuple((name, choose(usable, flag, 0.0)) for name, flag in program.decisions),
+    )
+
+
+def _all(good: Value) -> Value:
+    """Return 1 where all numbers of a row are 1."""
+    return good.sum().reached(good.width)

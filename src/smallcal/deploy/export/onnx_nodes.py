@@ -35,7 +35,7 @@ class Graph:
         self._names: dict[int, str] = {}
         self._masks: dict[int, str] = {}
         self._same_for_all: set[int] = set()
-        self._first = self._good = ""
+        self._first = ""
         self._last: Program | None = None  # a program keeps its values, and so their ids, alive
 
     def write(self, program: Program, inputs: dict[str, str]) -> None:
@@ -59,32 +59,6 @@ class Graph:
     def name_of(self, value: Value) -> str:
         """Return the tensor of a value."""
         return self._names[id(value)]
-
-    def result(self, program: Program) -> str:
-        """Return the tensor of the probabilities; NaN where a score is none.
-
-        Else such a score would be put at the nearest end, and look as sure as can be.
-        """
-        found = self.name_of(program.probabilities)
-        if program.score is None:
-            return found
-        score = next(value for value in program.values() if value.operation == "logits")
-        x = self.name_of(score)
-        low, high = program.score.allowed
-        above = self.node("GreaterOrEqual", x, self.number(low))
-        below = self.node("LessOrEqual", x, self.number(high))
-        self._good = self.node("And", above, below)
-        return self.node("Where", self._good, found, self.number(np.nan))
-
-    def decided(self, program: Program, flag: Value) -> str:
-        """Return a truth value for each row: a decision; never where a score is none.
-
-        To be called after :meth:`result`.
-        """
-        mask = self._masks[id(flag)]
-        if program.score is not None:
-            mask = self.node("And", mask, self._good)
-        return mask
 
     def per_row(self, value: Value) -> str:
         """Return the tensor of a value with a row for each row of the input."""

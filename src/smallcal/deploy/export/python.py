@@ -223,8 +223,8 @@ def _checks(program: Program) -> Iterator[str]:
     if program.n_features:
         checks.append(("_checked_features", "N_FEATURES", "features"))
     for name, length, what in checks:
-        good, must = texts.GOOD["masked" if program.masks and what == "logits" else what]
-        more = texts.SUM_CHECK if what == "probabilities" else ""
+        good, must = texts.GOOD[what]
+        more = {"probabilities": texts.SUM_CHECK, "logits": texts.OPTIONS_CHECK}.get(what, "")
         yield texts.CHECKED.format(
             name=name, length=length, what=what, good=good, must=must, more=more
         )

@@ -1,6 +1,6 @@
 """What an exported Python file is made of, beside its arithmetic."""
 
-from smallcal.data.masks import MAX_MAGNITUDE
+from smallcal.data.masks import FEWEST, MAX_MAGNITUDE
 from smallcal.data.score import SLACK
 
 HEAD = '''"""Calibrated probabilities of {whose}: {method}, exported by {library}.
@@ -67,15 +67,17 @@ def {name}(row):
 SUM_CHECK = """    if abs(sum(row) - 1) > 1e-3:
         raise ValueError("the probabilities of a row must sum to 1; got %g" % sum(row))
 """
+OPTIONS_CHECK = f"""    if sum(x >= {-MAX_MAGNITUDE!r} for x in row) < {FEWEST}:
+        raise ValueError("a row must have {FEWEST} or more finite logits")
+"""
 #: What each number must be: in Python, and in words.
 GOOD = {
-    "logits": (f"abs(x) <= {MAX_MAGNITUDE!r}", f"finite and at most {MAX_MAGNITUDE:g} in size"),
     # Of minus infinity the comparison holds, of NaN it does not.
-    "masked": (
+    "logits": (
         f"x <= {MAX_MAGNITUDE!r}",
-        f"at most {MAX_MAGNITUDE:g}; minus infinity masks a class",
+        f"finite and at most {MAX_MAGNITUDE:g} in size; minus infinity masks a class",
     ),
-    "probabilities": ("0 <= x <= 1.001", "probabilities in [0, 1]"),
+    "probabilities": ("-1e-6 <= x <= 1.001", "probabilities in [0, 1]"),
     "features": ("math.isfinite(x)", "finite"),
 }
 

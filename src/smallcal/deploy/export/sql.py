@@ -14,7 +14,7 @@ from typing import ClassVar
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import INPUTS, Program, Value
 from smallcal.calibrators.program_plain import plain
-from smallcal.data.masks import MAX_MAGNITUDE
+from smallcal.data.masks import FEWEST, MAX_MAGNITUDE
 from smallcal.data.predictions import FloatArray
 from smallcal.data.score import ScoreScale
 from smallcal.data.shown import visible
@@ -37,13 +37,13 @@ def to_sql(fitted: FittedCalibrator, *, origin: Origin | None = None) -> str:
     """Return a calibrator as SQL text that creates macros.
 
     ``smallcal_probabilities(logits)`` returns a list and, if there is one temperature per row,
-    ``smallcal_temperature(logits)`` returns it. NULL gives NULL; a row of the wrong length, or one
-    that is not finite, is an error. Methods that need features take them as a second list. With
-    effects of groups, the name of the group is the last argument; an unknown group, or NULL, has
-    no effect. A calibrator of scores takes a number, and ``smallcal_probability(score)`` returns
-    the probability of outcome 1. A certified threshold adds ``smallcal_accepted(logits)``, a
-    boolean; ``keep_predictions`` adds ``smallcal_confidence(logits)``, the calibrated probability
-    of the model's own prediction.
+    ``smallcal_temperature(logits)`` returns it. NULL gives NULL; a row of the wrong length, or with
+    NaN or plus infinity, is an error; minus infinity masks a class. Methods that need features take
+    them as a second list. With effects of groups, the name of the group is the last argument; an
+    unknown group, or NULL, has no effect. A calibrator of scores takes a number, and
+    ``smallcal_probability(score)`` returns the probability of outcome 1. A certified threshold adds
+    ``smallcal_accepted(logits)``, a boolean; ``keep_predictions`` adds
+    ``smallcal_confidence(logits)``, the calibrated probability of the model's own prediction.
 
     Parameters
     ----------
@@ -133,22 +133,25 @@ def _limits(limits: tuple[float, ...]) -> str:
 
 def _checked(program: Program) -> Iterator[str]:
     """Yield steps that let only good rows pass; a comparison with NaN or NULL is never true."""
-    good = {
-        "logits": f"{'a' if program.masks else 'abs(a)'} <= {_number(MAX_MAGNITUDE)}",
-        "probabilities": "a BETWEEN 0e0 AND 1.001e0",
-    }
-    if program.score is None:
-        yield _guarded("logits", program.n_classes, good[program.takes], program.takes)
-    else:
+    least, most = map(_number, program.allowed)
+    if program.score is not None:
         yield _guarded_score(program.score)
+    elif program.takes == "probabilities":
+        fine = f"a BETWEEN {least} AND {most}"
+        yield _guarded("logits", program.n_classes, fine, "finite probabilities")
+    else:
+        there = f"len(list_filter(given_logits, lambda a: a >= {_number(-MAX_MAGNITUDE)}))"
+        enough = f" AND {there} >= {FEWEST}"
+        what = f"finite logits; minus infinity masks a class, and {FEWEST} must be left"
+        yield _guarded("logits", program.n_classes, f"a <= {most}", what, enough)
     if program.n_features:
-        yield _guarded("features", program.n_features, "isfinite(a)", "features")
+        yield _guarded("features", program.n_features, "isfinite(a)", "finite features")
 
 
-def _guarded(name: str, width: int, good: str, what: str) -> str:
-    fine = f"len(list_filter(given_{name}, lambda a: {good})) = {width}"
+def _guarded(name: str, width: int, good: str, what: str, more: str = "") -> str:
+    fine = f"len(list_filter(given_{name}, lambda a: {good})) = {width}{more}"
     same = f"len(given_{name}) = {width}"
-    message = _text(f"smallcal: a row must be a list of {width} finite {what}")
+    message = _text(f"smallcal: a row must be a list of {width} {what}")
     # Arithmetic over NULL is an error here and there: zeros stand in, and the end gives NULL.
     zeros = f"list_transform(range({width}), lambda a: 0e0)"
     return (

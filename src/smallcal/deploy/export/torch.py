@@ -7,7 +7,6 @@ this module needs torch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from smallcal.calibrators.decision import asked, thresholds_of
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.program import Value
-from smallcal.data.masks import MAX_MAGNITUDE
+from smallcal.data.masks import FEWEST, MAX_MAGNITUDE
 from smallcal.deploy.export.decided import named_groups
 from smallcal.deploy.export.torch_steps import Step, fingerprint, rounded, run, written
 from smallcal.deploy.export.translate import program_of
@@ -27,12 +26,6 @@ with needing("torch", "torch", "a torch module"):
 
 #: What a module can give.
 OUTPUTS = ("probabilities", "logits")
-
-#: The range of numbers that the first input may hold, as the checks on arrays have it.
-_ALLOWED = {
-    "probabilities": (-1e-6, 1 + 1e-3),
-    "logits": (-MAX_MAGNITUDE, MAX_MAGNITUDE),
-}
 
 #: Devices that cannot hold float64.
 _NARROW_DEVICES = {"mps"}
@@ -82,7 +75,8 @@ class TorchCalibrator(nn.Module):
 
     The result has the logits' device and type, or float32 where that is shorter, and is within 1e-6
     of NumPy's. ``half()`` and the like do not reduce the precision of the calibrator's own numbers.
-    A row with a NaN, an infinity or a number out of range comes out as NaN in every class.
+    A row that NumPy would refuse (a NaN, plus infinity, a number out of range, fewer than two
+    classes left by masks of minus infinity) comes out as NaN in every class.
 
     A calibrator of scores takes scores of any shape and returns the probability of outcome 1 for
     each, in the same shape, as :func:`torch.sigmoid` would. An infinite score is treated as in
@@ -126,9 +120,7 @@ class TorchCalibrator(nn.Module):
         self.n_classes, self.n_features = program.n_classes, program.n_features
         self.of_scores = program.score is not None
         self.preserves_argmax = fitted.preserves_argmax and not self.of_scores
-        self._allowed = program.score.allowed if program.score else _ALLOWED[program.takes]
-        if program.masks:
-            self._allowed = (-math.inf, MAX_MAGNITUDE)
+        self._allowed, self._of_logits = program.allowed, program.takes == "logits"
         # One temperature for the whole row: dividing is all there is to do.
         self._divides = (
             output == "logits"
@@ -252,6 +244,9 @@ class TorchCalibrator(nn.Module):
         given = {"logits": wide}
         low, high = self._allowed
         usable = _within(wide, low, high)
+        if self._of_logits:
+            present = (wide >= -MAX_MAGNITUDE).sum(dim=-1, keepdim=True)
+            usable = usable & (present >= FEWEST)
         if self.n_features and features is not None:
             given["features"] = features.to(wide)
             usable = usable & _within(given["features"], -MAX_MAGNITUDE, MAX_MAGNITUDE)

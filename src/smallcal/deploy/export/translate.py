@@ -26,9 +26,8 @@ def program_of(fitted: FittedCalibrator) -> Program:
     """
     _require_exportable(fitted)
     n_features = fitted.signal.n_features or 0
-    score, masks = fitted.score, bool(fitted.data.get("masked"))
-    takes, n_classes = fitted.input, fitted.n_classes
-    row = Row(n_classes, n_features=n_features, takes=takes, score=score, masks=masks)
+    score, takes, n_classes = fitted.score, fitted.input, fitted.n_classes
+    row = Row(n_classes, n_features=n_features, takes=takes, score=score)
     found = fitted.map.program(row, fitted.signal.program(row))
     temperature = found if isinstance(fitted.map, TemperatureMap) else None
     if temperature is None:
@@ -52,7 +51,6 @@ def program_of(fitted: FittedCalibrator) -> Program:
         takes,
         score,
         grouped=effects is not None,
-        masks=masks,
         confidence=confidence_of(fitted, probabilities, kept) if adjusted else None,
         decisions=tuple(flags_of(fitted, probabilities, kept)),
     )

@@ -3,8 +3,9 @@
 The residual r = correct - confidence lies in [-1, 1]. If its mean is at most m, then for every bet
 l in [0, 1) the product of 1 + l x over rows, x = (r - m) / (1 + m) >= -1, is a nonnegative
 supermartingale: the capital of someone who bets that the mean is larger. It is never less than
-exp(l Σx - psi(l) Σx²) with psi(l) = -log(1 - l) - l, which needs the sums alone: so capitals can be
-merged, in any order, and asked about any m afterwards.
+exp(l Σx - psi(l) Σx²) with psi(l) = -log(1 - l) - l, which needs the sums alone: so rows can be
+added up in any order, those since a start of :mod:`smallcal.deploy.monitor.state` are a difference
+of sums, and any m can be asked about afterwards.
 """
 
 from __future__ import annotations

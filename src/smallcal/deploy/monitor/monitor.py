@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,21 +19,24 @@ from smallcal.calibrators.reference import Reference, with_classes
 from smallcal.data.checks import BoolArray, FloatArray, IntArray, as_features, as_labels
 from smallcal.data.groups import as_groups
 from smallcal.data.in_notebook import InNotebook
+from smallcal.data.masks import checked_logits
+from smallcal.data.predictions import sha256_of
 from smallcal.data.score import as_outcomes
+from smallcal.deploy.batches import distinctive
 from smallcal.deploy.monitor import label_free, labelled, promises
 from smallcal.deploy.monitor.class_shift import Seen
 from smallcal.deploy.monitor.labelled import UNIT, Gap
 from smallcal.deploy.monitor.promises import Counted, Kept
 from smallcal.deploy.monitor.report import LabelledGap, Report, Stream
-from smallcal.deploy.monitor.state import State, fingerprint, unlike_error
+from smallcal.deploy.monitor.state import EVERY, State, Sums, fingerprint, unlike_error
 from smallcal.errors import InputError
 from smallcal.io.lock import one_at_a_time
 
 if TYPE_CHECKING:
     from smallcal.calibrators.base import BaseCalibrator
 
-#: Rows at a time, so that memory does not grow with them.
-_BLOCK = 2**15
+#: Rows at a time, so that memory does not grow with them; and starts in a batch of fewer.
+_BLOCK, _STARTS = 2**15, 32
 
 Named = NDArray[np.str_] | None
 
@@ -42,8 +46,9 @@ class Monitor(InNotebook):
 
     Checks may be asked as often as one likes: the chance that one of them ever gives a false alarm
     is at most ``alpha``. Thresholds that the calibrator carries are watched as well, each for the
-    errors among the rows it accepts. What is kept is counts and sums, so monitors can be merged and
-    the order of rows does not matter.
+    errors among the rows it accepts. What is kept is counts and sums, of all rows and of those
+    before some later starts, so that what begins late is found as well. A batch that was counted
+    before is refused.
 
     Parameters
     ----------
@@ -106,7 +111,7 @@ class Monitor(InNotebook):
 
     def _require_entries(self) -> None:
         """Raise where the state counts other entries than a decision has."""
-        counted = {each.decision: len(each.tried) for each in self._state.decisions}
+        counted = {each.decision: len(each.tried) for each in self._state.sums.decisions}
         for each in thresholds_of(self._fitted.decisions).values():
             found, known = counted.get(promises.fingerprint(each)), len(each.names)
             if found not in (None, known):
@@ -163,46 +168,79 @@ class Monitor(InNotebook):
         if seen and labels is None:
             raise InputError("rows that were added before add nothing without labels")
         rows = self._read(logits, labels, features, groups)
-        self._state = sum((self._block(*block, seen=seen) for block in rows), self._state)
+        empty = self._state.emptied()
+        new = sum((replace(empty, sums=self._block(*block, seen=seen)) for block in rows), empty)
+        own = self._fingerprints(logits, features, labels=labels is not None, seen=seen)
+        self._state = self._state + replace(new, batches=own)
         return self.report()
+
+    def _fingerprints(
+        self, logits: object, features: object, *, labels: bool, seen: bool
+    ) -> tuple[str, ...]:
+        """Return those of a batch: of its rows, and of its labels."""
+        array = self._fitted.logits_of(logits)
+        if not distinctive(array):
+            return ()
+        used = "features" in self._fitted.signal.needs
+        rows = sha256_of(array, as_features(features, n=len(array)) if used else None)
+        return (rows,) * (not seen) + (f"labels of {rows}",) * labels
 
     def report(self) -> Report:
         """Return what is known so far."""
         state = self._state
-        streams = tuple(_streams(state))
-        gap = sum(state.gaps, Gap())
+        since = [state.sums - start.before for start in state.starts]
+        shares = np.array([start.share for start in state.starts])
+        evidence = {
+            name: label_free.log_evidence(np.array([getattr(sums, name) for sums in since]), prior)
+            + np.log(shares)
+            for name, (_, prior) in _priors(state.reference).items()
+        }
+        drift = label_free.pooled(list(evidence.values()))
+        gap = np.array([labelled.log_evidence(sums.gap, state.tolerance) for sums in since])
+        gap += np.log(shares)
+        limit = -math.log(state.alpha)
+        changed = int(drift.argmax()) if drift.max() >= limit else 0
+        wrong = int(gap.argmax()) if gap.max() >= limit else changed
+        recent, told = since[changed], since[wrong]
+        alpha = state.alpha * float(shares[wrong])
         return Report(
             method=self._fitted.method,
             alpha=state.alpha,
             tolerance=state.tolerance,
-            rows=state.rows,
-            labelled=gap.n,
-            streams=streams,
-            drift_log_e=label_free.pooled([stream.log_e for stream in streams]),
-            gap_log_e=labelled.log_evidence(gap, state.tolerance),
-            gap=LabelledGap.of(gap, state.alpha),
-            gaps=tuple(LabelledGap.of(each, state.alpha) for each in state.gaps)
-            if state.groups
+            rows=state.sums.rows,
+            labelled=state.sums.gap.n,
+            streams=tuple(
+                Stream(name, getattr(recent, name), before, float(evidence[name][drift.argmax()]))
+                for name, (before, _) in _priors(state.reference).items()
+            ),
+            drift_log_e=float(drift.max()),
+            gap_log_e=float(gap.max()),
+            gap=LabelledGap.of(told.gap, alpha, after=state.starts[wrong].before.gap.n),
+            gaps=tuple(LabelledGap.of(each, alpha) for each in told.gaps)
+            if state.reference.groups
             else (),
-            confidence=state.certainty / UNIT / state.rows if state.rows else None,
+            confidence=recent.certainty / UNIT / recent.rows if recent.rows else None,
             reference_confidence=_confidence(self._fitted),
-            accuracy=state.correct / gap.n if gap.n else None,
-            classes=_classes(state),
+            accuracy=told.correct / told.gap.n if told.gap.n else None,
+            classes=_classes(state.reference, recent),
             input=self._fitted.input,
-            decisions=tuple(self._kept()),
+            decisions=tuple(self._kept(since, shares)),
+            after=state.starts[changed].before.rows,
+            share=float(shares[wrong]),
         )
 
-    def _kept(self) -> Iterator[Kept]:
+    def _kept(self, since: list[Sums], shares: FloatArray) -> Iterator[Kept]:
         """Yield whether each threshold keeps its promise."""
-        known = {each.decision: each for each in self._state.decisions}
         for name, decision in thresholds_of(self._fitted.decisions).items():
-            zeros = (0,) * len(decision.names)
-            made = promises.fingerprint(decision)
-            counted = known.get(made, Counted(made, tried=zeros, errors=zeros))
-            yield Kept.of(name, decision, counted, self._state.alpha)
+            like = Counted(promises.fingerprint(decision), tried=(0,) * len(decision.names))
+            counted = [sums.decided(like) for sums in since]
+            yield Kept.of(name, decision, counted, shares, self._state.alpha)
 
     def merge(self, other: Monitor) -> Monitor:
-        """Take in what another monitor of the same calibrator has seen, and return this one."""
+        """Take in what another monitor of the same calibrator has seen, and return this one.
+
+        Its rows count as later ones than those of this monitor.
+        """
         self._state = self._state + other._state
         return self
 
@@ -241,9 +279,8 @@ class Monitor(InNotebook):
         A file that is not there is begun.
         """
         with one_at_a_time(path):
-            whole = self._state
-            if os.path.exists(path):
-                whole = whole + State.load(path)
+            known = State.load(path) if os.path.exists(path) else self._state.emptied()
+            whole = known + self._state
             whole.save(path)
         return type(self)(self._fitted, state=whole.to_dict())
 
@@ -253,6 +290,7 @@ class Monitor(InNotebook):
         """Yield blocks of rows; nothing is counted unless all of them can be."""
         fitted = self._fitted
         array = fitted.logits_of(logits)
+        checked_logits(array, name="logits")  # rows are numbered within the whole batch
         n, n_classes = array.shape
         codes, extra = None, None
         if labels is not None:
@@ -268,8 +306,9 @@ class Monitor(InNotebook):
         if named is not None and fitted.groups is None:
             known = None  # they are for thresholds alone
         given = Given(array, extra, codes, coded(fitted.groups, known, n))
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        step = min(max(EVERY, math.ceil(n / _STARTS)), _BLOCK)
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
             yield given.take(rows), None if named is None else named[rows]
 
     def _named(self, groups: object, n: int) -> Named:
@@ -277,34 +316,35 @@ class Monitor(InNotebook):
         asked = groups is not None and promises.by_group(self._fitted)
         return as_groups(groups, n=n) if asked else None
 
-    def _block(self, given: Given, named: Named, *, seen: bool) -> State:
-        """Return the counts of some rows."""
+    def _block(self, given: Given, named: Named, *, seen: bool) -> Sums:
+        """Return the sums of some rows."""
         logits, features, labels, groups = given
         fitted = replace(self._fitted, input="logits")  # the logarithm is taken already
         watched = fitted.watch(logits, features=features)
         rows = checked(fitted, logits.astype(np.float64), features, None)
         proba = fitted.calibrate(rows._replace(groups=groups))
         confidence, predicted = fitted.claims(proba, rows.logits)
-        state, wrong = self._state.emptied(), None
+        reference = self._state.reference
+        sums, wrong = Sums.zero(reference), None
         if labels is not None:
             correct = predicted == labels
-            gaps = _by_group(correct, confidence, watched.groups, len(state.gaps))
-            state = replace(state, correct=int(correct.sum()), gaps=gaps)
+            gaps = _by_group(correct, confidence, watched.groups, len(sums.gaps))
+            sums = replace(sums, correct=int(correct.sum()), gaps=gaps)
             wrong = ~correct
         decided = self._decided(promises.Rows(confidence, predicted, named, wrong), seen=seen)
-        state = replace(state, decisions=decided)
+        sums = replace(sums, decisions=decided)
         if seen:
-            return state
-        reference, score, routed = state.reference, (), ()
+            return sums
+        score, routed = (), ()
         if reference.score is not None and watched.score is not None:
             score = tuple(reference.score.count(watched.score).tolist())
         if reference.groups is not None and watched.groups is not None:
-            routed = tuple(np.bincount(watched.groups, minlength=len(state.groups)).tolist())
+            routed = tuple(np.bincount(watched.groups, minlength=len(sums.groups)).tolist())
         # The reference counts the most probable classes, also where predictions are kept.
         top = proba.argmax(axis=1) if fitted.score is None else predicted
-        classes = np.bincount(top, minlength=len(state.classes)) if state.classes else ()
+        classes = np.bincount(top, minlength=len(sums.classes)) if sums.classes else ()
         return replace(
-            state,
+            sums,
             rows=len(logits),
             classes=tuple(map(int, classes)),
             confidence=tuple(reference.confidence.count(watched.confidence).tolist()),
@@ -320,18 +360,15 @@ class Monitor(InNotebook):
         return tuple(replace(each, rows=0, accepted=0) if seen else each for each in found)
 
 
-def _streams(state: State) -> Iterator[Stream]:
-    """Yield what is watched, each with the evidence that it has drifted."""
-    reference = state.reference
-    priors = {"confidence": (reference.confidence.counts, reference.confidence.spacings)}
+def _priors(reference: Reference) -> dict[str, tuple[tuple[int, ...], FloatArray]]:
+    """Return what is watched: its counts in the split, and what these give the bins."""
+    found = {"confidence": (reference.confidence.counts, reference.confidence.spacings)}
     if reference.score is not None:
-        priors["score"] = (reference.score.counts, reference.score.spacings)
+        found["score"] = (reference.score.counts, reference.score.spacings)
     if reference.groups is not None:
-        priors["groups"] = (reference.groups, np.array(reference.groups) + label_free.GROUP_PRIOR)
-    for name, (before, prior) in priors.items():
-        counts = getattr(state, name)
-        log_e = float(label_free.log_evidence(np.array(counts), prior))
-        yield Stream(name, counts, before, log_e)
+        prior = np.array(reference.groups) + label_free.GROUP_PRIOR
+        found["groups"] = (reference.groups, prior)
+    return found
 
 
 def _confidence(fitted: FittedCalibrator) -> float | None:
@@ -347,13 +384,13 @@ def _confidence(fitted: FittedCalibrator) -> float | None:
     return sum(table.certainty) / sum(table.predicted)
 
 
-def _classes(state: State) -> Seen | None:
+def _classes(reference: Reference, sums: Sums) -> Seen | None:
     """Return what a diagnosis looks at, where the reference has it and rows were seen."""
-    table = state.reference.classes
-    if table is None or not state.rows:
+    if reference.classes is None or not sums.rows:
         return None
-    watched = (("confidence", state.confidence), ("score", state.score))
-    return Seen(table, state.classes, tuple((name, counts) for name, counts in watched if counts))
+    watched = (("confidence", sums.confidence), ("score", sums.score))
+    bins = tuple((name, counts) for name, counts in watched if counts)
+    return Seen(reference.classes, sums.classes, bins)
 
 
 def _by_group(

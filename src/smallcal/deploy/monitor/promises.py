@@ -60,15 +60,6 @@ class Counted:
     tried: Counts = ()
     errors: Counts = ()
 
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(
-            self.decision,
-            self.rows + other.rows,
-            self.accepted + other.accepted,
-            tuple(a + b for a, b in zip(self.tried, other.tried, strict=True)),
-            tuple(a + b for a, b in zip(self.errors, other.errors, strict=True)),
-        )
-
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Counted:
         """Rebuild counts from a document that the schema allows."""
@@ -78,7 +69,8 @@ class Counted:
         """Raise unless the numbers fit together."""
         if len(self.tried) != len(self.errors) or not self.tried:
             raise InputError(f"decisions count {len(self.tried)} and {len(self.errors)} entries")
-        if self.accepted > self.rows or any(map(int.__gt__, self.errors, self.tried)):
+        least = min(self.rows, self.accepted, *self.errors)
+        if least < 0 or self.accepted > self.rows or any(map(int.__gt__, self.errors, self.tried)):
             raise InputError("decisions count more errors or accepted rows than rows")
 
 
@@ -95,17 +87,20 @@ class Kept:
     rule : {"accepted", "all"}
         What it is a rate of.
     n, errors : int
-        Labelled rows that the promise speaks of, and the wrong ones.
+        Labelled rows that the promise speaks of, and the wrong ones; of a broken promise, since
+        the start with the most evidence.
     low : float
         The rate is at least this, said at every look at once.
     log_e : float
-        Evidence that it is above the promised one.
+        Evidence that it is above the promised one, from the start that has the most.
     broken : bool
         Whether that is beyond doubt.
     share, share_before : float or None
         Of all rows that are accepted now, and were when it was certified.
     worst : str
         The class or group with the most evidence, where each has a threshold and one is above.
+    after : int
+        Such labelled rows before those that are counted.
     """
 
     name: str
@@ -119,17 +114,26 @@ class Kept:
     share: float | None
     share_before: float | None
     worst: str = ""
+    after: int = 0
 
     @classmethod
-    def of(cls, name: str, decision: Threshold, counted: Counted, alpha: float) -> Kept:
-        """Say what counts say of a decision."""
-        n, errors, risk = sum(counted.tried), sum(counted.errors), decision.risk
+    def of(
+        cls,
+        name: str,
+        decision: Threshold,
+        since: Sequence[Counted],
+        shares: FloatArray,
+        alpha: float,
+    ) -> Kept:
+        """Say what counts say of a decision: those since each start, which has a share of alpha."""
+        logs = np.array([_log_evidence(each, decision.risk) for each in since]) + np.log(shares)
+        log_e = float(logs.max())
+        broken = log_e >= -math.log(alpha)
+        start = int(logs.argmax()) if broken else 0
+        counted, risk = since[start], decision.risk
+        n, errors = sum(counted.tried), sum(counted.errors)
         each = log_evidence(counted.errors, counted.tried, risk)
-        pooled = float(log_evidence(errors, n, risk))
         several, worst = len(each) > 1, int(np.argmax(each))
-        if several:  # half of the stake on all together, half on each alone
-            alone = float(np.logaddexp.reduce(each)) - math.log(len(each))
-            pooled = float(np.logaddexp(pooled, alone)) - math.log(2)
         tested = sum(decision.n)
         return cls(
             name,
@@ -137,12 +141,13 @@ class Kept:
             decision.rule,
             n,
             errors,
-            low=lowest_rate(errors, n, alpha),
-            log_e=pooled,
-            broken=pooled >= -math.log(alpha),
+            low=lowest_rate(errors, n, alpha * float(shares[start])),
+            log_e=log_e,
+            broken=broken,
             share=counted.accepted / counted.rows if counted.rows else None,
             share_before=sum(decision.accepted) / tested if tested else None,
             worst=decision.names[worst] if several and each[worst] > 0 else "",
+            after=sum(since[0].tried) - n,
         )
 
     @property
@@ -153,7 +158,7 @@ class Kept:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; the evidence is told as a p-value elsewhere."""
         told = {"name": self.name, "risk": self.risk, "rule": self.rule, "rate": self.rate}
-        rest = ("n", "errors", "low", "share", "share_before", "worst")
+        rest = ("n", "after", "errors", "low", "share", "share_before", "worst")
         return told | {name: getattr(self, name) for name in rest}
 
 
@@ -226,6 +231,16 @@ def log_evidence(errors: ArrayLike, n: ArrayLike, risk: float) -> FloatArray:
     return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(_ABOVE)))
 
 
+def _log_evidence(counted: Counted, risk: float) -> float:
+    """Return the log of the e-value of all entries: half on them together, half on each alone."""
+    pooled = float(log_evidence(sum(counted.errors), sum(counted.tried), risk))
+    each = log_evidence(counted.errors, counted.tried, risk)
+    if len(each) == 1:
+        return pooled
+    alone = float(np.logaddexp.reduce(each)) - math.log(len(each))
+    return float(np.logaddexp(pooled, alone)) - math.log(2)
+
+
 def lowest_rate(errors: int, n: int, alpha: float) -> float:
     """Return the lowest rate of errors that is not refuted at any look so far.
 
@@ -244,15 +259,6 @@ def lowest_rate(errors: int, n: int, alpha: float) -> float:
         refuted = log_evidence(errors, n, 1 / (1 + math.exp(-middle))) >= -math.log(alpha)
         low, high = (middle, high) if refuted else (low, middle)
     return 1 / (1 + math.exp(-low)) if low > _LOWEST else 0.0
-
-
-def merged(mine: Sequence[Counted], other: Sequence[Counted]) -> tuple[Counted, ...]:
-    """Return the counts of two states together, by decision."""
-    found = {each.decision: each for each in mine}
-    for each in other:
-        known = found.get(each.decision)
-        found[each.decision] = each if known is None else known + each
-    return tuple(found[name] for name in sorted(found))
 
 
 def sentence(kept: Kept, input: str) -> str:
@@ -275,7 +281,8 @@ def sentence(kept: Kept, input: str) -> str:
     failed = failed if input == "score" else f"are {failed}"
     if kept.rule == "all":
         failed, of = f"are accepted and {CLAIMS[input].failed}", "rows of all"
-    text += f"; of {kept.n:,} labelled {of} {SHARE.value(kept.rate)} {failed}"
+    since = f" since about labelled row {kept.after:,}" if kept.after else ""
+    text += f"; of {kept.n:,} labelled {of}{since} {SHARE.value(kept.rate)} {failed}"
     if not kept.broken:
         return f"{text}, not shown to be above."
     where = f", most of all in {visible(kept.worst)}" if kept.worst else ""

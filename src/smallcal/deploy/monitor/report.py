@@ -62,18 +62,22 @@ class Stream:
 
 @dataclass(frozen=True)
 class LabelledGap:
-    """Accuracy minus mean calibrated confidence, with an interval for all looks at once."""
+    """Accuracy minus mean calibrated confidence, with an interval for all looks at once.
+
+    ``after`` labelled rows came before those that are counted.
+    """
 
     n: int
     gap: float | None
     low: float
     high: float
+    after: int = 0
 
     @classmethod
-    def of(cls, sums: Gap, alpha: float) -> LabelledGap:
+    def of(cls, sums: Gap, alpha: float, *, after: int = 0) -> LabelledGap:
         """Summarise residuals."""
         low, high = confidence_sequence(sums, alpha)
-        return cls(sums.n, sums.mean if sums.n else None, low, high)
+        return cls(sums.n, sums.mean if sums.n else None, low, high, after)
 
     def within(self, tolerance: float) -> bool:
         """Whether the gap is known to lie within the tolerance."""
@@ -96,13 +100,17 @@ class Report(InNotebook):
     rows, labelled : int
         Rows seen, and rows seen with labels.
     streams : tuple of Stream
+        After drift, of the rows since the start with the most evidence; so are ``confidence`` and
+        ``classes``.
     drift_log_e, gap_log_e : float
-        Evidence of drift, and of a gap beyond the tolerance.
+        Evidence of drift, and of a gap beyond the tolerance, from the start that has the most.
     gap : LabelledGap
+        Of all labelled rows; where it is beyond the tolerance, or after drift, of those since the
+        start with the most evidence. So are ``gaps`` and ``accuracy``.
     gaps : tuple of LabelledGap
         By group, lowest scores first; empty without groups.
     confidence, accuracy : float or None
-        Mean calibrated confidence of all rows; accuracy of the labelled ones.
+        Mean calibrated confidence of rows; accuracy of the labelled ones.
     reference_confidence : float or None
         Mean calibrated confidence of the calibration split.
     classes : Seen or None
@@ -112,6 +120,10 @@ class Report(InNotebook):
         probability of outcome 1, and accuracy the success rate.
     decisions : tuple of Kept
         Whether each threshold of the calibrator keeps its promise.
+    after : int
+        Rows before those that drift is counted from.
+    share : float
+        Of alpha, that the start of ``gap`` has.
     """
 
     method: str
@@ -130,6 +142,8 @@ class Report(InNotebook):
     classes: Seen | None = None
     input: str = "logits"
     decisions: tuple[Kept, ...] = ()
+    after: int = 0
+    share: float = 1.0
 
     @property
     def drifted(self) -> bool:
@@ -188,10 +202,11 @@ class Report(InNotebook):
             return 0
         level = 0.5 if self.confidence is None else self.confidence
         large = max(3 * self.tolerance, _LARGE_GAP)
-        needed = labels_to_show(large, self.tolerance, level, self.alpha)
-        if needed <= self.labelled:
-            needed = labels_to_bound(max(self.tolerance, _SMALL_GAP), level, self.alpha)
-        return max(needed - self.labelled, 10)
+        alpha = self.alpha * self.share
+        needed = labels_to_show(large, self.tolerance, level, alpha)
+        if needed <= self.gap.n:
+            needed = labels_to_bound(max(self.tolerance, _SMALL_GAP), level, alpha)
+        return max(needed - self.gap.n, 10)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -205,6 +220,7 @@ class Report(InNotebook):
             "drift": {
                 "alarm": self.drifted,
                 "p_value": p_value(self.drift_log_e),
+                "after": self.after,
                 "streams": {stream.name: stream.to_dict() for stream in self.streams},
                 "class_shift": self.class_shift
                 and {"sentence": _shift(self), **self.class_shift.to_dict()},
@@ -250,7 +266,7 @@ def _sentences(report: Report) -> Iterator[str]:
     yield f"{report.method}: {report.rows:,} rows seen, {report.labelled:,} with labels."
     if report.rows:
         yield _inputs(report)
-    if report.labelled:
+    if report.gap.n:
         yield _calibration(report)
     for each in report.decisions:
         yield promises.sentence(each, report.input)
@@ -272,12 +288,14 @@ def _inputs(report: Report) -> str:
     named = max(report.streams, key=lambda stream: stream.log_e).name
     if named == "confidence":
         named = CLAIMS[report.input].confidence
-    return f"Inputs have drifted (p {shown}), most of all in {named}.{change}"
+    since = f" since about row {report.after:,}" if report.after else ""
+    return f"Inputs have drifted{since} (p {shown}), most of all in {named}.{change}"
 
 
 def _calibration(report: Report) -> str:
     gap, limit = report.gap, 100 * report.tolerance
     assert gap.gap is not None  # there are labelled rows
+    since = f" since about labelled row {gap.after:,}" if gap.after else ""
     claim = CLAIMS[report.input]
     sure = claim.confidence.capitalize()
     shown = (
@@ -285,9 +303,9 @@ def _calibration(report: Report) -> str:
         f"({PERCENT.interval(gap.low, gap.high, signed=True)})"
     )
     if report.miscalibrated:
-        return f"{sure} does not match {claim.accuracy}: {shown}; {limit:g} are allowed."
+        return f"{sure} does not match {claim.accuracy}{since}: {shown}; {limit:g} are allowed."
     known = "within" if gap.within(report.tolerance) else "not shown to exceed"
-    return f"{sure} against {claim.accuracy}: {shown}, {known} the {limit:g} allowed."
+    return f"{sure} against {claim.accuracy}{since}: {shown}, {known} the {limit:g} allowed."
 
 
 _FREQUENCIES = "Only class frequencies changed (label shift, estimated)"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smallcal.calibrators.class_table import UNIT
-from smallcal.calibrators.confidence_shift import BATCHES, ROWS_OF_A_BATCH, ConfidenceShift
+from smallcal.calibrators.confidence_shift import ConfidenceShift
 from smallcal.calibrators.fitted import FittedCalibrator
 from smallcal.calibrators.holder import fitted_of
 from smallcal.calibrators.later import with_later, without_last
+from smallcal.deploy.batches import distinctive, once
 from smallcal.deploy.refresh.changes import Refreshed, changes
 from smallcal.deploy.refresh.posterior import Known, information, posterior
 from smallcal.deploy.refresh.rows import Rows
@@ -104,13 +105,9 @@ def _batches(rows: Rows, base: FittedCalibrator, before: ConfidenceShift) -> tup
             "these are the rows that the calibrator was fitted on, and nothing new: refresh it "
             "with new rows"
         )
-    if rows.preds.n < ROWS_OF_A_BATCH:
+    if not distinctive(rows.preds.logits):
         return before.batches
-    if set(own) & set(before.batches):
-        raise InputError(
-            f"these {rows.preds.n:,} rows were used by an earlier refresh; they would count twice"
-        )
-    return (*before.batches, own[0])[-BATCHES:]
+    return once(before.batches, own, f"these {rows.preds.n:,} rows were used by an earlier refresh")
 
 
 def knowledge(fitted: FittedCalibrator) -> Known:
