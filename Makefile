@@ -15,17 +15,17 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := advice/test_careless_input.py advice/test_certify_walk.py advice/test_plan.py calibrators/test_real_methods.py statistics/test_coverage.py statistics/test_class_frequencies.py studies/test_simulate.py test_mutants.py test_reference.py
+THE_SAME := tests/advice/test_careless_input.py tests/advice/test_certify_walk.py tests/advice/test_plan.py tests/calibrators/test_real_methods.py tests/statistics/test_coverage.py tests/statistics/test_class_frequencies.py lab/tests/studies/test_simulate.py tests/test_mutants.py tests/test_reference.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-hard mutants reference test-core test-lowest bench bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-calarena study-advice study-plan study-groups study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
+.PHONY: help demo test test-slow mutants reference test-core test-lowest bench bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-calarena study-advice study-plan study-groups study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
-	@echo "make test         every test, with all extras, peers, style and types"
-	@echo "make test-hard    every test marked hard, twenty times as much thrown: damaged files, odd names, paths and states,"
-	@echo "                  hostile calibrators; every backend on every row; killed workers (20 minutes)."
-	@echo "                  SMALLCAL_FUZZ_SEED=7 throws others"
+	@echo "make test         tests of both packages with all extras, style and types; of a test's many cases, eight"
+	@echo "make test-slow    the rest: all cases, simulations, killed workers, and what is marked hard, with twenty times as"
+	@echo "                  much thrown: damaged files, odd names, hostile calibrators (an hour). SMALLCAL_FUZZ_SEED=7 throws"
+	@echo "                  others"
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make reference    compare what the working tree does with what the reference commit did: numbers, artefacts, names,"
 	@echo "                  the JSON of commands (minutes)"
@@ -79,6 +79,7 @@ $(CORE)/.core: pyproject.toml
 	@echo "installing smallcal without extras into $(CORE) ..."
 	@$(PYTHON) -m venv $(CORE)
 	@$(CORE)/bin/python $(PIP) -e '.[test]'
+	@$(CORE)/bin/python $(PIP) --no-deps -e lab
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml lab/pyproject.toml constraints.txt | $(VENV)/bin/python
@@ -92,10 +93,10 @@ demo: $(VENV)/.demo
 	@echo "Here smallcal is $(VENV)/bin/smallcal; '. $(VENV)/bin/activate' puts it on your path."
 
 test: $(VENV)/.dev
-	$(call PYTEST,$(VENV))
+	$(call PYTEST,$(VENV)) -m "not slow and not hard"
 
-test-hard: $(VENV)/.dev
-	SMALLCAL_FUZZ=$${SMALLCAL_FUZZ:-20} SMALLCAL_STRESS=$${SMALLCAL_STRESS:-200} SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) -m hard tests
+test-slow: $(VENV)/.dev
+	SMALLCAL_FUZZ=$${SMALLCAL_FUZZ:-20} SMALLCAL_STRESS=$${SMALLCAL_STRESS:-200} SMALLCAL_AGREEMENT=full $(call PYTEST,$(VENV)) -m "slow or hard"
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python scripts/mutants.py --jobs 2
@@ -104,11 +105,12 @@ reference: $(VENV)/.dev
 	$(VENV)/bin/python scripts/reference.py
 
 test-core: $(CORE)/.core
-	$(call PYTEST,$(CORE)) -m "not hard" -k "not real_logits" $(addprefix --ignore=tests/,$(THE_SAME)) --deselect tests/cli/test_outputs.py::test_standard_output_on_a_full_disk_is_one_line
+	$(call PYTEST,$(CORE)) -m "not slow and not hard" -k "not real_logits" $(addprefix --ignore=,$(THE_SAME)) --deselect tests/cli/test_outputs.py::test_standard_output_on_a_full_disk_is_one_line
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e '.[test]'
+	@$(LOWEST)/bin/python $(PIP) --no-deps -e lab
 	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py
 
 bench: $(VENV)/.dev
