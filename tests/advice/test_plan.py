@@ -715,3 +715,38 @@ def test_plans_of_real_logits_come_true(name):
         errors.append(expected["ece15"].value - truth["ece15"])
     assert sum(held) >= 15  # of 20, where 18 should
     assert abs(np.mean(errors)) < 0.012
+
+
+def test_clusters_are_drawn_whole():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 6, 60)
+    clusters = rng.permutation(np.repeat(np.arange(60), sizes))
+    n = len(clusters)
+    seen = np.zeros(n)
+    for draw in range(200):
+        rows, left = draw_rows(n, n // 2, draw, 0, clusters)
+        assert len(rows) == n // 2
+        assert not set(clusters[rows]) & set(clusters[left])
+        assert n - len(rows) - len(left) < 5  # of the last cluster drawn
+        seen[rows] += 1
+    assert np.abs(seen / 200 - 0.5).max() < 0.15
+    for alone, plain in zip(
+        draw_rows(n, 40, 3, 0, np.arange(n)), draw_rows(n, 40, 3, 0), strict=True
+    ):
+        np.testing.assert_array_equal(alone, plain)
+
+
+def test_a_plan_of_copies_knows_no_more_than_one_of_single_rows():
+    z, y = simulate(150, 5, temperature=2.5)
+    rows = np.repeat(np.arange(150), 4)
+    given = {"method": "tva-ts", "draws": 10, "sizes": [600]}
+    widths = {}
+    for name, clusters in (("copies", None), ("clusters", rows)):
+        found = sc.plan(z[rows], y[rows], clusters=clusters, **given)
+        band = found.row(600).metrics["top_label_bce"]
+        widths[name] = band.high - band.low
+    found = sc.plan(z, y, **{**given, "sizes": [150]}).row(150).metrics["top_label_bce"]
+    assert widths["clusters"] == pytest.approx(found.high - found.low, rel=0.3)
+    assert widths["copies"] < 0.7 * widths["clusters"]
+    with pytest.raises(sc.InputError, match="the largest has 300 of 600 rows"):
+        sc.plan(z[rows], y[rows], clusters=rows * (rows >= 75), **given)

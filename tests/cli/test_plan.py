@@ -102,3 +102,23 @@ def test_bad_input_is_one_line_and_code_2(args, message, cli):
     assert err.startswith("smallcal: error: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_clusters(cli):
+    data = np.load("pilot.npz")
+    rows = np.repeat(np.arange(100), 3)
+    np.savez("many.npz", logits=data["logits"][rows], labels=data["labels"][rows], site=rows)
+    assert "only 100 of 300 samples differ" in cli("plan", "many.npz", *QUICK)[2]
+    code, out, err = cli("plan", "many.npz", *QUICK, "--cluster", "site", "--json")
+    assert (code, err) == (0, "")
+    given = {"method": "tva-ts", "draws": 5, "clusters": rows}
+    found = sc.plan(data["logits"][rows], data["labels"][rows], **given)
+    assert json.loads(out)["rows"] == json.loads(json.dumps(found.to_dict()["rows"]))
+    code, out, err = cli("fit", "many.npz", "--cluster", "site", "-o", "c.json")
+    assert (code, err) == (0, "")
+    code, out, err = cli("fit", "many.npz", "--cluster", "sit", "-o", "d.json")
+    assert (code, out) == (2, "")
+    assert "--cluster: many.npz has no 'sit'" in err
+    code, out, err = cli("fit", "many.npz", "--cluster", "site", "--per", "site", "-o", "e")
+    assert (code, out) == (2, "")
+    assert "leave out --cluster" in err

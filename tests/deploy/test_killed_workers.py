@@ -17,7 +17,7 @@ import pytest
 import smallcal as sc
 from support.simulated import simulate
 
-#: How many runs have their processes killed; `make test-hard` asks for more.
+#: How many runs have their processes killed; `make test-slow` asks for more.
 ROUNDS = int(os.environ.get("SMALLCAL_STRESS", "2"))
 
 pytestmark = [

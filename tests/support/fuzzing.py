@@ -1,7 +1,7 @@
 """Fuzzers: how much they throw, and what must hold whatever a command is given.
 
 ``SMALLCAL_FUZZ=20`` throws twenty times as much, ``SMALLCAL_FUZZ_SEED=7`` other things; without a
-seed each run throws the same. Every test that is ``@thrown`` is marked ``hard``: ``make test-hard``
+seed each run throws the same. Every test that is ``@thrown`` is marked ``hard``: ``make test-slow``
 runs those that are, and finds new ones by their mark.
 """
 

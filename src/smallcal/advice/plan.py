@@ -37,6 +37,9 @@ SIMPLE: Mapping[str, str] = MappingProxyType(
 
 _UNIT = "rows and draws of the pilot"
 
+#: The largest share of the rows that one cluster may have.
+_LARGEST = 0.1
+
 #: A target is looked for up to so many times the pilot.
 _FAR = 100
 
@@ -54,6 +57,7 @@ def plan(
     test_size: int = TEST_SIZE,
     input: str | None = None,
     level: float = 0.9,
+    clusters: object = None,
     random_state: int = 0,
     advance: Advance = lambda fits: None,
 ) -> Plan:
@@ -84,6 +88,9 @@ def plan(
     input : {"logits", "probabilities", "score"}
     level : float
         Of the bands.
+    clusters : array-like of shape (n,), optional
+        Which samples depend on one another, such as those of one patient or prompt: the same name
+        or number. Draws and bands then take whole clusters.
     random_state : int
     advance : callable, optional
         Told after the fits of each size; ``count_steps`` says how often.
@@ -106,11 +113,18 @@ def plan(
     kind = input or "logits"
     name = _true_name(method, kind)
     targets = _checked_targets(target or {})
-    preds = Predictions.of(logits, labels, input=input)
+    preds = Predictions.of(logits, labels, input=input, clusters=clusters)
     preds.require_fittable()
     require_options(draws, level, name="draws", least=5, why="fewer give no standard deviation")
     whole_number(test_size, "test_size", least=1)
     require_pilot(preds.n)
+    if preds.clusters is not None and (most := int(np.bincount(preds.clusters).max())) > (
+        _LARGEST * preds.n
+    ):
+        raise InputError(
+            f"clusters: the largest has {most:,} of {preds.n:,} rows; a plan needs rows of others "
+            f"to measure on, so at most {_LARGEST:.0%} of the rows may be in one"
+        )
     wanted = plan_sizes(preds.n, sizes)
     steps = sizes_to_fit(preds.n, wanted)
     raw = raw_model(preds)

@@ -69,6 +69,8 @@ class SizeFits:
         Loss of the uncalibrated model on each row: fits are measured by how they differ from it.
     left_alone : bool
         Whether most fits left the model as it is.
+    clusters : ndarray of shape (n,), or None
+        Which rows depend on one another.
     raw : SizeFits or None
         The uncalibrated model on the very rows that the fits were measured on.
     """
@@ -84,6 +86,7 @@ class SizeFits:
     weight: FloatArray
     base: FloatArray | float = 0.0
     left_alone: bool = False
+    clusters: IntArray | None = None
     raw: SizeFits | None = None
 
 
@@ -104,8 +107,12 @@ def sizes_to_fit(n: int, wanted: Sequence[int]) -> list[int]:
     return sorted(sizes)
 
 
-def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArray]:
+def draw_rows(
+    n: int, size: int, draw: int, seed: int, clusters: IntArray | None = None
+) -> tuple[IntArray, IntArray]:
     """Return the rows to fit on and the rows left out, the same for every method.
+
+    Clusters are drawn whole; what is left of the last one is in neither part.
 
     Examples
     --------
@@ -114,7 +121,11 @@ def draw_rows(n: int, size: int, draw: int, seed: int) -> tuple[IntArray, IntArr
     (7, 3, True)
     """
     order = np.random.default_rng([seed, size, draw]).permutation(n)
-    return np.sort(order[:size]), np.sort(order[size:])
+    left = order[size:]
+    if clusters is not None:
+        order = np.argsort(order.argsort()[clusters], kind="stable")
+        left = order[size:][clusters[order[size:]] != clusters[order[size - 1]]]
+    return np.sort(order[:size]), np.sort(left)
 
 
 def fit_at_size(
@@ -137,7 +148,7 @@ def fit_at_size(
     confidence, residual, loss = np.zeros((3, draws, preds.n))
 
     def fitted_on(draw: int) -> tuple[IntArray, Scored]:
-        rows, left = draw_rows(preds.n, size, draw, seed)
+        rows, left = draw_rows(preds.n, size, draw, seed, preds.clusters)
         try:
             fitted = made.fit(preds.take(rows), record=False)
         except InputError as error:
@@ -149,9 +160,10 @@ def fit_at_size(
         confidence[draw, left], residual[draw, left] = view.confidence, view.residual
         loss[draw, left] = _losses(view)
     same = np.isclose(confidence, plain[0], rtol=0, atol=_SAME) | ~held
-    alone = _size_fits(size, held, *(np.broadcast_to(part, held.shape) for part in plain))
+    usual = (np.broadcast_to(part, held.shape) for part in plain)
+    alone = _size_fits(size, held, *usual, clusters=preds.clusters)
     return replace(
-        _size_fits(size, held, confidence, residual, loss),
+        _size_fits(size, held, confidence, residual, loss, clusters=preds.clusters),
         base=plain[2],
         left_alone=bool(same.all(axis=1).mean() > 0.5),
         raw=replace(alone, base=plain[2], left_alone=True),
@@ -161,7 +173,8 @@ def fit_at_size(
 def uncalibrated(preds: Predictions, raw: Raw | None = None) -> SizeFits:
     """Return the model as it is: size 0, all rows left out, no draw to differ by."""
     parts = raw_model(preds) if raw is None else raw
-    fits = _size_fits(0, np.ones((1, preds.n), dtype=bool), *(part[None] for part in parts))
+    held = np.ones((1, preds.n), dtype=bool)
+    fits = _size_fits(0, held, *(part[None] for part in parts), clusters=preds.clusters)
     return replace(fits, base=parts[2], left_alone=True)
 
 
@@ -178,7 +191,13 @@ def _losses(view: Scored) -> FloatArray:
 
 
 def _size_fits(
-    size: int, held: BoolArray, confidence: FloatArray, residual: FloatArray, loss: FloatArray
+    size: int,
+    held: BoolArray,
+    confidence: FloatArray,
+    residual: FloatArray,
+    loss: FloatArray,
+    *,
+    clusters: IntArray | None,
 ) -> SizeFits:
     """Put together what (draws, rows) show; only entries that are held out count."""
     draws, n = held.shape
@@ -188,7 +207,8 @@ def _size_fits(
             (numbers * held).sum(axis=0) / times for numbers in (confidence, residual, loss)
         )
     seen = times > 0
-    gap, noise, share = binned_gaps(usual_confidence[seen], usual_residual[seen])
+    known = None if clusters is None else clusters[seen]
+    gap, noise, share = binned_gaps(usual_confidence[seen], usual_residual[seen], clusters=known)
     # A row's own fit is part of the mean it is held against: k fits differ from their mean by
     # (k - 1) / k of their variance.
     fair = np.sqrt(times / np.maximum(times - 1, 1))
@@ -214,6 +234,7 @@ def _size_fits(
         share=share,
         shift=_common_shift(count, shift, square) / np.sqrt(1 - size / n),
         weight=count / count.sum(axis=1, keepdims=True),
+        clusters=clusters,
     )
 
 

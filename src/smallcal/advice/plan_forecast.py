@@ -190,7 +190,9 @@ class Forecast:
         loss = np.where(known, self._loss, 0.0)
         blocks = [
             (counts @ loss) / np.maximum(counts @ known, 1)
-            for counts in counts_of_draws(len(loss), SCENARIOS, rng)
+            for counts in counts_of_draws(
+                len(loss), SCENARIOS, rng, clusters=self.curve[0].clusters
+            )
         ]
         return np.concatenate(blocks)
 

@@ -46,6 +46,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         features: object = None,
         sample_weight: object = None,
         groups: object = None,
+        clusters: object = None,
     ) -> Self:
         """Fit on the logits and labels of a held-out split.
 
@@ -70,6 +71,9 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
             The group of each sample by name or number: a kind of question, a site, a language.
             The confidence then gets an effect of each, as far as the split shows that groups
             differ; ``predict_proba`` asks for the groups of its rows.
+        clusters : array-like of shape (n,), optional
+            Which samples depend on one another, such as those of one patient or prompt: the same
+            name or number. Folds then keep them together.
 
         Returns
         -------
@@ -78,7 +82,7 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         method, options = self._compose(), self.get_params(deep=False)
         kind, names = options["input"], options["class_names"]
         given = {"input": kind, "class_names": names, "weight": sample_weight, "groups": groups}
-        fitted = fit_arrays(method, X, y, features=features, **given)
+        fitted = fit_arrays(method, X, y, features=features, clusters=clusters, **given)
         self._adopt(fitted)
         if names is None and as_numpy(y, name="y").dtype.kind in "iubf":
             self.classes_ = np.arange(fitted.n_classes)  # answer in the words that were asked in

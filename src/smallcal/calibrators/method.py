@@ -298,7 +298,7 @@ def fit_arrays(
 ) -> FittedCalibrator:
     """Check arrays and fit a method on them; see :meth:`BaseCalibrator.fit`.
 
-    ``given`` are class names, weights and groups, as :meth:`Predictions.of` takes them.
+    ``given`` are class names, weights, groups and clusters, as :meth:`Predictions.of` takes them.
 
     Examples
     --------

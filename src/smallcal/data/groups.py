@@ -84,7 +84,10 @@ def as_clusters(values: object, *, n: int) -> IntArray:
             f"clusters: {len(missing):,} of {n:,} rows have none, row {missing[0]} first; a row "
             "that belongs to no other needs an id of its own"
         )
-    return group_codes(found, tuple(dict.fromkeys(found.tolist())))
+    names = tuple(dict.fromkeys(found.tolist()))
+    if len(names) < 2 <= n:
+        raise InputError(f"clusters: all {n:,} rows are in one; at least two are needed")
+    return group_codes(found, names)
 
 
 def group_names(groups: NDArray[np.str_]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from smallcal.data.checks import (
     refuse_swapped,
     refuse_unfittable,
 )
-from smallcal.data.groups import as_groups, group_codes, group_names
+from smallcal.data.groups import as_clusters, as_groups, group_codes, group_names
 from smallcal.data.masks import checked_logits, require_present, squared_norms
 from smallcal.data.names import frame_names, order_of
 from smallcal.data.score import ScoreScale, as_outcomes
@@ -145,6 +145,7 @@ class Predictions:
         weight: object = None,
         features: object = None,
         groups: object = None,
+        clusters: object = None,
         score: ScoreScale | None = None,
         name: str = "logits",
     ) -> Predictions:
@@ -180,6 +181,7 @@ class Predictions:
             features=None if features is None else as_features(features, n=n),
             groups=None if grouped is None else group_codes(grouped, known),
             group_names=known,
+            clusters=None if clusters is None else as_clusters(clusters, n=n),
             class_names=names,
             score=score,
             name=name,

@@ -114,19 +114,15 @@ def _debiased(scored: Scored, index: IntArray, bins: int) -> float:
 def summed_gaps(
     scored: Scored, index: IntArray, *, bins: int = DEFAULT_BINS
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each bin's summed gap over n, and the standard error that noise gives it.
-
-    Noise of samples in clusters is larger by as much as the squared sums of clusters are, inside
-    bins, than the squares of single samples.
-    """
+    """Return each bin's summed gap over n, and the standard error that noise gives it."""
     gap, noise, share = binned_gaps(
-        scored.confidence, scored.residual, index, bins=bins, evenly=False
+        scored.confidence,
+        scored.residual,
+        index,
+        bins=bins,
+        evenly=False,
+        clusters=scored.clusters,
     )
-    if scored.clusters is not None:
-        own = scored.residual - gap[index]
-        cells = np.unique(scored.clusters * bins + index, return_inverse=True)[1]
-        whole, single = (float(each @ each) for each in (np.bincount(cells, own), own))
-        noise = noise * max(1.0, whole / max(single, 1e-300))
     return share * gap, share * np.sqrt(noise)
 
 
@@ -137,6 +133,7 @@ def binned_gaps(
     *,
     bins: int = DEFAULT_BINS,
     evenly: bool = True,
+    clusters: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return each bin's mean gap, the variance that noise gives it, and its share of samples.
 
@@ -144,6 +141,8 @@ def binned_gaps(
     equal width. Bins without samples have zeros in all three. Where chances of being correct are
     off on the whole, noise is taken to be that of chances off by the same everywhere, or, if not
     ``evenly``, by more where the confidence is doubtful: near 1 there is little room.
+    Noise of samples in clusters is larger by as much as the squared sums of clusters are, inside
+    bins, than the squares of single samples.
     """
     index = equal_width(confidence, bins) if index is None else index
     count = bin_sums(index, np.ones(len(confidence)), bins)
@@ -164,4 +163,9 @@ def binned_gaps(
     above = math.sqrt(max(0.0, shift**2 - float(share**2 @ before)))
     found = np.zeros((3, bins))
     found[:, full] = gap, noise_if(math.copysign(above, shift)), share
+    if clusters is not None:
+        own = residual - found[0][index]
+        cells = np.unique(clusters * bins + index, return_inverse=True)[1]
+        whole, single = (float(each @ each) for each in (np.bincount(cells, own), own))
+        found[1] *= max(1.0, whole / max(single, 1e-300))
     return found[0], found[1], found[2]

@@ -28,7 +28,7 @@ from support.cases import make as made
 EXPORTED = [
     name for name in DEPLOYABLE if name not in RANDOM_CONTROLS and not missing_package(name)
 ]
-#: One for each way to make probabilities; ``make test-hard`` looks at the others.
+#: One for each way to make probabilities; ``make test-slow`` looks at the others.
 QUICK = ["ts-nll", "srts-bce", "smallcal", "matrix-scaling", "scaling-binning", "platt"]
 #: What comes beside usual numbers: no option, and numbers that are huge, too large, or none.
 ODD = [-np.inf, -np.inf, -1e30, -1e12, -3e8, 1e6, 3e8, 1e12]

@@ -119,7 +119,7 @@ def fit_temperatures(
         return no_signal(preds.n, no_router=[])
     gaps = Gaps.of(preds)
     split = Split(preds, gaps, objective("nll"), Temperature(1.0), inputs, care)
-    fold = stratified_folds(wrong, n_folds, care.seed)
+    fold = stratified_folds(wrong, n_folds, care.seed, preds.clusters)
     heads = []
     for left_out in (None, *range(n_folds)):
         weight = gaps.weights * (fold != left_out if left_out is not None else 1.0)

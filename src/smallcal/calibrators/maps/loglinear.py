@@ -45,6 +45,7 @@ class Sample:
     x: FloatArray
     labels: IntArray
     weight: FloatArray
+    clusters: IntArray | None = None
 
     @classmethod
     def of(cls, preds: Predictions, x: FloatArray, *, bias: bool = False) -> Sample:
@@ -53,7 +54,8 @@ class Sample:
         rows = np.flatnonzero(weight)
         columns = np.ascontiguousarray(x[rows].T)
         stacked = np.vstack([columns, np.ones(len(rows))]) if bias else columns
-        return cls(stacked, preds.labels[rows], weight[rows])
+        clusters = None if preds.clusters is None else preds.clusters[rows]
+        return cls(stacked, preds.labels[rows], weight[rows], clusters)
 
     def take(self, rows: IntArray) -> Sample:
         """Return some of the rows."""
@@ -164,7 +166,7 @@ def fit_cross_validated(
     """Fit with the penalty that has the smallest held-out NLL."""
     best = 0
     if len(strengths) > 1:
-        fold = class_folds(sample.labels, discipline.n_folds, discipline.seed)
+        fold = class_folds(sample.labels, discipline.n_folds, discipline.seed, sample.clusters)
         best = int(np.argmin(_held_out_losses(sample, centre, strengths, fold)))
     return _minimise(Problem(sample, strengths[best], centre), centre, _FINAL)
 
@@ -191,19 +193,24 @@ def _held_out_losses(
     return np.asarray(losses / sample.weight.sum())
 
 
-def class_folds(labels: IntArray, n_folds: int, seed: int) -> IntArray:
+def class_folds(
+    labels: IntArray, n_folds: int, seed: int, clusters: IntArray | None = None
+) -> IntArray:
     """Return each sample's fold: equal shares of every class, as far as its members go.
 
     Shuffled samples are sorted by class and dealt out like cards, from one class on to the
     next. So folds differ by one sample at most, and a class with two members is in every
     training part, even where no class could be stratified. Classes follow each other by first
-    appearance: their numbers do not matter.
+    appearance: their numbers do not matter. Clusters stay whole, each by its first label.
 
     Examples
     --------
     >>> sorted(class_folds(np.array([0, 1, 0, 1]), 2, seed=0)[[0, 2]].tolist())
     [0, 1]
     """
+    if clusters is not None:
+        _, start, index = np.unique(clusters, return_index=True, return_inverse=True)
+        return class_folds(labels[start], n_folds, seed)[index]
     order = np.random.default_rng(seed).permutation(len(labels))
     _, first, member = np.unique(labels[order], return_index=True, return_inverse=True)
     order = order[np.argsort(first[member], kind="stable")]

@@ -343,7 +343,8 @@ def fit_multinomial(split: Split) -> MapFit:
             return temperature_scaling("not_converged")
         unchanged = np.concatenate([-offset, np.zeros(len(theta) - n_classes)])
         if split.checked:
-            fold = assign_folds(preds.labels, copy_of, split.discipline)
+            together = copy_of if preds.clusters is None else preds.clusters
+            fold = assign_folds(preds.labels, together, split.discipline)
             scaled, held_out = cross_fit(whole, theta, unchanged, base, gaps, fold)
             report, worse = compare(scaled, held_out, preds, gaps.weights)
             if worse:
@@ -451,13 +452,12 @@ def directions(x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArr
     return read, vectors[:, :k].T * np.sqrt(n_classes), share @ x @ read.T
 
 
-def assign_folds(labels: IntArray, copy_of: IntArray | None, care: Discipline) -> IntArray:
-    """Return the fold of each sample, stratified by label; copies share a fold."""
+def assign_folds(labels: IntArray, together: IntArray | None, care: Discipline) -> IntArray:
+    """Return the fold of each sample, stratified by label; copies, or clusters, share a fold."""
     order = np.random.default_rng(care.seed).permutation(len(labels))
-    if copy_of is not None:
-        first = np.unique(copy_of, return_index=True)[1]
-        of_distinct = assign_folds(labels[first], None, care)
-        return of_distinct[copy_of]
+    if together is not None:
+        _, first, index = np.unique(together, return_index=True, return_inverse=True)
+        return assign_folds(labels[first], None, care)[index]
     order = order[np.argsort(labels[order], kind="stable")]
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % care.n_folds

@@ -75,6 +75,8 @@ def cross_fit(
 
     design, mean, scale = _standardised(columns)
     fold, weights = _left_out(seen, wrong, n_folds)
+    if any(np.bincount(fold, each).max() == each.sum() for each in (wrong, ~wrong)):
+        return no_signal(n, no_router=[])  # one outcome is in the clusters of one fold alone
     deployed, *held_out = solve(design, weights)
     scores = link((np.array(held_out) @ design)[fold, np.arange(n)])
     signal = signal_of(LinearModel(deployed[:-1], float(deployed[-1]), mean, scale))
@@ -97,7 +99,7 @@ def _left_out(seen: Observed, wrong: BoolArray, n_folds: int) -> tuple[IntArray,
     weight = np.full(len(wrong), seen.discipline.C)
     if seen.preds.weight is not None:
         weight *= seen.preds.weight
-    fold = stratified_folds(wrong, n_folds, seen.discipline.seed)
+    fold = stratified_folds(wrong, n_folds, seen.discipline.seed, seen.preds.clusters)
     training = fold != np.arange(n_folds)[:, None]
     return fold, np.vstack([weight, weight * training])
 

@@ -41,6 +41,7 @@ def fit(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    cluster: options.Cluster = None,
     per: options.Per = None,
     keep_predictions: options.KeepPredictions = False,
     seed: options.Seed = 0,
@@ -58,11 +59,15 @@ def fit(
         random_state=seed,
     )
     if per is not None:
+        if cluster is not None:
+            raise InputError("--per splits the samples by its field; leave out --cluster")
         _fit_each(data, asked, compose, output, force=force, as_json=as_json)
         return
     if output is not None:
         io.require_folder(output)
-    fitted = _fitted(inputs.load(data, asked), asked, compose, force=force)
+    loaded = inputs.load(data, asked)
+    clusters = inputs.clusters(loaded, asked, cluster)
+    fitted = _fitted(loaded, asked, compose, force=force, clusters=clusters)
     if output is not None:
         fitted.save(output)
     terminal.note(*notes_of(fitted))
@@ -77,14 +82,20 @@ def fit(
 
 
 def _fitted(
-    loaded: Loaded, asked: inputs.Asked, compose: Callable[..., Method], *, force: bool
+    loaded: Loaded,
+    asked: inputs.Asked,
+    compose: Callable[..., Method],
+    *,
+    force: bool,
+    clusters: object = None,
 ) -> FittedCalibrator:
     """Fit on the samples of a file."""
     inputs.note_groups(loaded, asked)
     checked = inputs.require_agreement(inputs.predictions(loaded), loaded.source, force=force)
     names = loaded.class_names
     groups = None if asked.group is None else loaded.groups
-    given = {"class_names": names, "features": loaded.features, "groups": groups}
+    given: dict[str, object] = {"class_names": names, "features": loaded.features}
+    given |= {"groups": groups, "clusters": clusters}
     with terminal.noted_warnings(), inputs.naming(loaded.source), terminal.progress("Fitting"):
         method = compose(input=loaded.input)
         fitted = fit_arrays(method, loaded.logits, checked.labels, input=loaded.input, **given)

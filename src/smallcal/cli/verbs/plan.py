@@ -12,6 +12,7 @@ from smallcal.advice.plan_words import Expected, Plan
 from smallcal.cli import inputs, options, terminal
 from smallcal.cli.options import option
 from smallcal.data.claims import CLAIMS
+from smallcal.data.special import softmax
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import Unit
@@ -30,6 +31,7 @@ def plan(
     score: options.Score = None,
     outcome: options.Outcome = None,
     group: options.Group = None,
+    cluster: options.Cluster = None,
     method: options.Method = "default",
     keep_predictions: options.KeepPredictions = False,
     sizes: Annotated[
@@ -62,6 +64,9 @@ def plan(
     with inputs.naming(data):
         checked.require_fittable()
         require_pilot(checked.n)
+    clusters = inputs.clusters(loaded, asked, cluster)
+    if clusters is None:
+        inputs.note_copies(data, checked.labels, softmax(checked.logits))
     steps = count_steps(checked.n, wanted, method, input=loaded.input)
     with terminal.progress("Fitting", steps) as advance:
         found = make_plan(
@@ -74,6 +79,7 @@ def plan(
             test_size=test_size,
             input=loaded.input,
             level=level,
+            clusters=clusters,
             keep_predictions=keep_predictions,
             random_state=seed,
             advance=advance,
