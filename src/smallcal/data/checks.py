@@ -380,8 +380,7 @@ def probabilities_like(logits: FloatArray) -> str:
     >>> probabilities_like(np.array([[3.0, -1.0]])), probabilities_like(np.eye(3))
     ('', '')
     """
-    most = 100 if len(logits) >= _TELLING else 1.001
-    if not logits[0].min() >= 0 or logits[0].max() > most:  # as of nearly every model
+    if not logits[0].min() >= 0 or logits[0].max() > 100:  # as of nearly every model
         return ""
     rows = logits[:_LOOKED_AT].astype(np.float64)
     top = 100 if rows.max() > 1.001 else 1
@@ -390,7 +389,7 @@ def probabilities_like(logits: FloatArray) -> str:
         return ""
     off, error = np.abs(rows.sum(axis=1) - 1), np.finfo(logits.dtype).eps
     if len(rows) < _TELLING:
-        exact = off.max() < 1e-6 + error and bool((rows % 1).any())
+        exact = top == 1 and off.max() < 1e-6 + error and bool((rows % 1).any())
         return "they lie in [0, 1] and sum to 1" if exact else ""
     # What is rounded to tenths, hundredths or thousandths may be off by half of that per class.
     step = next((10.0**-d for d in (1, 2, 3) if np.abs(rows - rows.round(d)).max() < error), 0)
