@@ -449,7 +449,8 @@ def test_a_forest_of_a_comparison_says_what_the_comparison_says():
         assert row.value == pytest.approx(100 * interval.point)
         assert (row.verdict != "tie") == interval.excludes_zero
     assert plots.forest_data(found).xlabel == "log-loss, difference from raw (points)"
-    assert plots.forest_data(found, metric="accuracy").xlabel.endswith("(points)")
+    with pytest.raises(sc.InputError, match="in accuracy has an interval: no prediction differs"):
+        plots.forest_data(found, metric="accuracy")
 
 
 def test_a_forest_draws_its_rows_from_the_top():

@@ -246,8 +246,8 @@ def test_where_drawing_fails_there_are_the_tables_alone(results, shown, monkeypa
 
 @needs_matplotlib
 def test_a_letter_without_a_shape_is_no_warning():
-    table = {"😀 猫": np.eye(2)[[0, 1] * 20], "b": np.full((40, 2), 0.5)}
-    found = sc.compare([0, 1] * 20, table, baseline="b", metrics=["nll"], n_boot=50)
+    table = {"😀 猫": np.eye(2)[[0, 1] * 20] * 0.8 + 0.1, "b": np.full((40, 2), 0.5)}
+    found = sc.compare([0, 1] * 10 + [1, 0] * 10, table, baseline="b", metrics=["nll"], n_boot=50)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "<svg" in found._repr_html_()

@@ -187,7 +187,8 @@ def test_the_two_numbers_are_ece_and_top_label_bce_before_and_after():
     for entry in changes:
         for key, method in (("before", "none"), ("after", DEFAULT)):
             cell = rows[method][entry["metric"]]
-            assert entry[key] == {name: cell[name] for name in ("value", "plain", "low", "high")}
+            assert entry[key] == {name: cell[name] for name in entry[key]}
+            assert entry[key].keys() == {"value", "plain", "low", "high", "note"}
             assert cell["text"] in entry["text"]
             assert cell["interval_text"] in entry["text"]
 

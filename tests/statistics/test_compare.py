@@ -1,13 +1,14 @@
 """Side-by-side comparison against plain loops, and what it refuses."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import smallcal as sc
-from smallcal.metrics import METRICS
-from smallcal.statistics.bootstrap import counts_of_draws
+from smallcal.metrics import METRICS, Scored
+from smallcal.statistics.bootstrap import counts_of_draws, resample
 from smallcal.statistics.noise import noise_floor
 from support.simulated import simulate
 
@@ -51,13 +52,16 @@ def test_intervals_equal_a_plain_loop_over_the_same_resamples(three):
         for metric in quick:
             own, base = (np.array([row[metric] for row in looped[key]]) for key in (name, "none"))
             found = result.intervals[name][metric]
-            np.testing.assert_allclose(found.values, own - base, atol=1e-12)
-            np.testing.assert_allclose(
-                tuple(found), np.quantile(own - base, [0.025, 0.975]), atol=1e-12
-            )
-            alone = result.value_intervals[name][metric]
-            np.testing.assert_allclose(alone.values, own, atol=1e-12)
-        assert tuple(result.intervals[name]["accuracy"]) == (0.0, 0.0)  # the argmax never changes
+            drawn = result.drawn[name, metric].values
+            np.testing.assert_allclose(drawn, own, atol=1e-12)
+            np.testing.assert_allclose(result.drawn["none", metric].values, base, atol=1e-12)
+            if not found.note:
+                np.testing.assert_allclose(found.values, own - base, atol=1e-12)
+                np.testing.assert_allclose(
+                    tuple(found), np.quantile(own - base, [0.025, 0.975]), atol=1e-12
+                )
+        assert not result.intervals[name]["nll"].note
+        assert result.intervals[name]["accuracy"].note == "no prediction differs"
 
 
 def test_every_metric_has_an_interval_of_as_many_resamples_as_were_asked_for(three):
@@ -135,7 +139,9 @@ def test_the_comparison_is_plain_data(three):
 def test_a_metric_that_some_resamples_leave_undefined_is_counted():
     y, p = np.zeros(12, dtype=int), np.tile([0.8, 0.2], (12, 1))
     p[0] = [0.3, 0.7]  # one error: a third of the resamples miss it
-    found = sc.evaluate(y, p, metrics=["auroc"], ci=True, n_boot=300)["auroc"]
+    (view, metric) = Scored.of(y, p), METRICS["auroc"]
+    drawn = resample({"": view}, [metric], n_boot=300)["", "auroc"]
+    found = replace(drawn, wrong=np.inf, right=np.inf).interval(unit="test samples", level=0.95)
     assert 50 < found.n_undefined < 200
     assert f"undefined in {found.n_undefined} of them" in found.text()
     assert np.isfinite(found.low)

@@ -12,6 +12,8 @@ import smallcal as sc
 from coverage_study import (
     BINNED,
     DIFFERENCE,
+    FEW,
+    FEW_MARKS,
     MARKS,
     MEANS,
     PAIR,
@@ -59,9 +61,29 @@ def test_estimates_lie_in_their_intervals_and_noise_is_off_them(found):
             assert abs(row.point - row.truth) < row.plain - row.truth
 
 
-def test_the_docs_have_the_table(request):
+@pytest.mark.parametrize("world", FEW, ids=lambda world: world.name)
+def test_few_errors_have_intervals_that_hold_the_truth_or_none(world):
+    """At 120 test sets; resamples alone held accuracy in 76 to 91 %, log-loss in 65 to 90 %."""
+    few, many = world.sizes
+    metrics = ("accuracy", "nll", "top_label_bce", "ece15")
+    found = study(world, population(world, ROWS), few, 120, 60, metrics)
+    for (name, metric), row in found.items():
+        assert row.inside
+        if metric == "accuracy" and row.told:
+            assert 0.9 <= row.held <= 1.0, (name, row)
+        elif metric != "accuracy":
+            assert row.told < 0.1, (name, metric, row)
+    if world is FEW[-1]:
+        found = study(world, population(world, ROWS), many, 120, 200, metrics)
+        for key, row in found.items():
+            assert row.held >= 0.87, (key, row)
+            assert row.told > 0.9
+
+
+@pytest.mark.parametrize(("marks", "worlds"), [(MARKS, WORLDS), (FEW_MARKS, FEW)])
+def test_the_docs_have_the_table(request, marks, worlds):
     page = (request.config.rootpath / "docs" / "explanation" / "statistics.md").read_text()
-    before, rest = page.split(MARKS[0])
-    shown, _ = rest.split(MARKS[1])
-    assert all(world.name in shown for world in WORLDS)
+    before, rest = page.split(marks[0])
+    shown, _ = rest.split(marks[1])
+    assert all(world.name in shown for world in worlds)
     assert "make study-coverage" in before

@@ -204,7 +204,7 @@ def test_derived_numbers_and_words():
         point=-0.7, low=-0.9, high=-0.3, level=0.95, n_boot=10, unit="seed",
         p_below=1.0, p_above=0.0, plain=-0.6,
     )  # fmt: skip
-    assert result.numbers == {"value": -0.7, "plain": -0.6, "low": -0.9, "high": -0.3}
+    assert result.numbers == {"value": -0.7, "plain": -0.6, "low": -0.9, "high": -0.3, "note": ""}
     assert result.excludes_zero
     assert result.text() == "-0.7000 (95 % interval -0.9000 to -0.3000; 10 resamples of seed)"
     plain_data = result.to_dict()

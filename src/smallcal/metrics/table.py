@@ -41,6 +41,8 @@ class Metric:
         When the value is NaN; empty when it never is.
     values : callable or None
         For a mean over samples: the value of each sample.
+    trials : callable or None
+        For a share: of how many samples it is one.
     biased : bool
         Whether noise raises it: a calibration error of n samples is above zero even for a
         perfectly calibrated model, and its resamples are higher still.
@@ -56,6 +58,7 @@ class Metric:
     unit: Unit = PERCENT
     undefined: str = ""
     values: Callable[[Scored], FloatArray] | None = None
+    trials: Callable[[Scored], int] | None = None
     biased: bool = False
     of_outcomes: str = ""
     outcome_title: str = ""
@@ -97,6 +100,7 @@ _ROWS = (
         title="accuracy",
         of=proper.accuracy.of,
         values=proper.accuracy.values,
+        trials=lambda scored: scored.n,
         summary="share of samples whose most probable class is the true one",
         of_outcomes="share of samples whose outcome is 1",
         outcome_title="success rate",
@@ -208,6 +212,7 @@ _ROWS = (
             outcome_title=f"high-probability failures (≥{percent / 100})",
             cites=("liang2026srts",),
             of=partial(threshold.hcfp.of, threshold=percent / 100),
+            trials=lambda scored: int((~scored.correct).sum()),
             summary=f"share of errors made with a confidence of {percent} % or more",
             of_outcomes=f"share of failures with a probability of {percent} % or more",
             undefined="no prediction is wrong",
@@ -219,6 +224,7 @@ _ROWS = (
         title="selective risk (coverage 0.8)",
         cites=("geifman2017selective",),
         of=selective.selective_risk.of,
+        trials=lambda scored: round(selective.DEFAULT_COVERAGE * scored.n),
         summary="error rate among the most confident 80 %",
         of_outcomes="failure rate among the most probable 80 %",
     ),
@@ -228,6 +234,7 @@ _ROWS = (
         outcome_title="failure rate (probability ≥0.9)",
         cites=("geifman2017selective",),
         of=threshold.risk_at_threshold.of,
+        trials=lambda scored: int((scored.confidence >= threshold.DEFAULT_THRESHOLD).sum()),
         summary="error rate among predictions with a confidence of 90 % or more",
         of_outcomes="failure rate where the probability is 90 % or more",
         undefined="no prediction has a confidence of 90 % or more",

@@ -126,9 +126,14 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     rows = []
     for number, (method, row) in enumerate(found.intervals.items()):
         point, (low, high) = row[name].point, row[name]
+        if math.isnan(low):
+            continue
         ends = {"value": point, "low": low, "high": high}
         scaled = {end: unit.scale * value for end, value in ends.items()}
         rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
+    if not rows:
+        why = row[name].note or "undefined in every resample"
+        raise InputError(f"no difference in {name} has an interval: {why}")
     label = f"{METRICS[name].title}, difference from {found.baseline} ({unit.change})"
     return Forest(rows=tuple(rows), xlabel=label)
 

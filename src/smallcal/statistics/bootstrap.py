@@ -264,6 +264,7 @@ def resample(
             own,
             plain=None if points is None else points[name][metric],
             again=None if kept is None else replicate.again((name, metric), kept),
+            exact=scored[name].clusters is None,
         )
     return found
 

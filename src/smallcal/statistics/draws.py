@@ -1,8 +1,12 @@
 """A number in its resamples, and the interval that they give.
 
-Around a mean, resamples stand as the mean stands around the truth: percentiles of them are an
-interval. Calibration errors are no means. Those in bins of the confidence are resampled without
-noise (``smallcal.metrics.debiased``), and two things are mended:
+Shares, of samples or of errors, have exact intervals by Clopper and Pearson. Around another mean,
+resamples stand as the mean stands around the truth: percentiles of them are an interval, where
+there are ``FEWEST_ERRORS``. What a few errors cost decides most metrics, and resamples cannot show
+errors that were not seen.
+
+Calibration errors are no means. Those in bins of the confidence are resampled without noise
+(``smallcal.metrics.debiased``), and two things are mended:
 
 - Resamples of a noisy set are noisier than the set. They are moved to stand around the estimate.
 - How far they spread depends on the true gaps of the bins, and they see noisy ones: two methods
@@ -16,14 +20,21 @@ percentiles mirrored at the point.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray
+from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.debiased import CUTS, estimate
-from smallcal.statistics.interval import Interval, interval_of
+from smallcal.statistics.interval import (
+    FEWEST_ERRORS,
+    Interval,
+    binomial_interval,
+    interval_of,
+    paired_interval,
+)
 
 #: Resamples that are resampled again, and how often: the first ones, by the deviations of the next.
 REPEATS = 60
@@ -68,6 +79,15 @@ class Draws:
         resamples.
     wide : bool
         For other calibration errors.
+    trials : float
+        For a share: of how many it is one; else 0.
+    correct : ndarray of shape (n,) or None
+        For the share of right predictions: which are.
+    swaps : tuple of int or None
+        For a difference of such shares: how many samples only the first has right, how many only
+        the other, and of how many.
+    wrong, right : float
+        What the number rests on: errors, and right predictions. Of a difference, the fewer.
     """
 
     plain: float
@@ -76,6 +96,11 @@ class Draws:
     values: FloatArray
     again: FloatArray | None = None
     wide: bool = False
+    trials: float = 0.0
+    correct: BoolArray | None = None
+    swaps: tuple[int, int, int] | None = None
+    wrong: float = math.inf
+    right: float = math.inf
 
     @classmethod
     def of(
@@ -86,20 +111,37 @@ class Draws:
         *,
         plain: float | None = None,
         again: FloatArray | None = None,
+        exact: bool = False,
     ) -> Draws:
-        """Return the resamples of a metric of these predictions; ``plain`` is it, if known."""
+        """Return the resamples of a metric of these predictions; ``plain`` is it, if known.
+
+        ``exact`` is for samples that were drawn one by one: then shares are binomial.
+        """
         plain = metric.of(view) if plain is None else plain
+        wrong, right = (_count(view, rows) for rows in (~view.correct, view.correct))
+        if metric.trials is not None and not math.isnan(plain):
+            trials = metric.trials(view)
+            wrong = min(wrong, min(plain, 1 - plain) * trials)
+            made = cls(plain, plain, plain, values, wrong=wrong, right=right)
+            correct = view.correct if metric.name == "accuracy" else None
+            return replace(made, trials=trials, correct=correct) if exact else made
         if metric.name not in CUTS:
-            return cls(plain, plain, plain, values, wide=metric.biased)
+            wide = metric.biased
+            return cls(plain, plain, plain, values, wide=wide, wrong=wrong, right=right)
         point = estimate(metric.name, view)
         again = np.empty((0, 0)) if again is None else again
-        return cls(plain, point, min(max(point, 0.0), plain), values, again)
+        shown = min(max(point, 0.0), plain)
+        return cls(plain, point, shown, values, again, wrong=wrong, right=right)
 
     def __sub__(self, other: Draws) -> Draws:
         """Return the difference, in each resample."""
         again = None
         if self.again is not None and other.again is not None:
             again = self.again - other.again
+        swaps = None
+        if self.correct is not None and other.correct is not None:
+            gained, lost = self.correct & ~other.correct, other.correct & ~self.correct
+            swaps = int(gained.sum()), int(lost.sum()), len(gained)
         return Draws(
             plain=self.plain - other.plain,
             point=self.point - other.point,
@@ -107,7 +149,15 @@ class Draws:
             values=self.values - other.values,
             again=again,
             wide=self.wide or other.wide,
+            swaps=swaps,
+            wrong=min(self.wrong, other.wrong),
+            right=min(self.right, other.right),
         )
+
+    @property
+    def few(self) -> bool:
+        """Whether too few errors, or too few right predictions, decide the number."""
+        return min(self.wrong, self.right) < FEWEST_ERRORS
 
     def around_point(self) -> FloatArray:
         """Return the resamples of a calibration error in bins, moved and spread as they should be.
@@ -147,6 +197,15 @@ class Draws:
         """Return the interval; ``least`` is the smallest value that the number can have."""
         found = interval_of(self.point, self.around_point(), unit=unit, level=level, note=note)
         low, high = found.low, found.high
+        if math.isnan(low):
+            return found
+        if why := self._untold():
+            none = interval_of(self.shown, np.empty(0), unit=unit, level=level, note=why)
+            bare = replace(none, plain=self.plain, n_boot=found.n_boot)
+            return replace(bare, low=math.nan, high=math.nan, p_below=math.nan, p_above=math.nan)
+        if self.trials or self.swaps is not None:
+            low, high = self._counted(level)
+            return replace(found, low=low, high=high, n_undefined=0, note="interval from counts")
         if self.wide:
             low, high = min(low, 2 * self.point - high), max(high, 2 * self.point - low)
         if least is not None:
@@ -155,3 +214,25 @@ class Draws:
         if point != self.point:
             point = min(max(point, low), high)
         return replace(found, point=point, low=low, high=high, plain=self.plain)
+
+    def _untold(self) -> str:
+        """Return why samples do not tell an interval; empty where they do."""
+        if self.swaps is not None:
+            return "" if self.swaps[0] or self.swaps[1] else "no prediction differs"
+        if self.trials or not self.few:
+            return ""
+        seen = "errors" if self.wrong <= self.right else "right predictions"
+        return f"too few {seen} to tell"
+
+    def _counted(self, level: float) -> tuple[float, float]:
+        """Return the interval of a share, or of a paired difference of shares, from its counts."""
+        if self.swaps is not None:
+            return paired_interval(*self.swaps, level=level)
+        counts = np.array([self.plain * self.trials]), np.array([self.trials])
+        low, high = binomial_interval(*counts, level=level)
+        return float(low[0]), float(high[0])
+
+
+def _count(view: Scored, rows: BoolArray) -> float:
+    """Return how many such samples there are; where samples depend on one another, clusters."""
+    return float(rows.sum() if view.clusters is None else len(np.unique(view.clusters[rows])))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from smallcal.data.predictions import BoolArray, FloatArray
@@ -14,6 +15,7 @@ from smallcal.errors import InputError
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.bootstrap import DEFAULT_BOOT, intervals_by_method, resample
+from smallcal.statistics.draws import Draws
 from smallcal.statistics.interval import Interval, require_options
 
 
@@ -108,9 +110,26 @@ def _group_rows(
     rows = {}
     for metric in metrics:
         drawn, others = own["", metric.name], rest["", metric.name]
-        p_value = _two_sided((drawn - others).around_point())
+        if drawn.trials and others.trials:
+            p_value = _equal_shares(drawn, others)
+        elif (gap := drawn - others).few:
+            p_value = 1.0
+        else:
+            p_value = _two_sided(gap.around_point())
         rows[metric.name] = GroupRow(found[metric.name], inside.n, p_value, differs=False)
     return rows
+
+
+def _equal_shares(one: Draws, other: Draws) -> float:
+    """Return Fisher's exact p-value of "both shares are equal"."""
+    n = np.array([one.trials, other.trials])
+    k = np.rint(np.array([one.plain, other.plain]) * n)
+    own = np.arange(max(0, k.sum() - n[1]), min(n[0], k.sum()) + 1)
+    pairs = ((n[0], own), (n[1], k.sum() - own))
+    logs = -sum(scipy.special.betaln(size - x + 1, x + 1) for size, x in pairs)
+    chance = np.exp(logs - logs.max())
+    as_odd = logs <= logs[own == k[0]] + 1e-7
+    return float(chance[as_odd].sum() / chance.sum())
 
 
 def _two_sided(differences: FloatArray) -> float:

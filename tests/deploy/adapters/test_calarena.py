@@ -123,10 +123,11 @@ def test_inside_probmetrics(multiclass, binary):
     wrapped = theirs.WrapCalibratorAsClassifier(Entry("tva-ts")).fit(p, y)
     assert np.array_equal(wrapped.predict_proba(p), Entry("tva-ts").fit(p, y).predict_proba(p))
 
-    scores = distributions.CategoricalProbs(torch.as_tensor(p, dtype=torch.float32))
-    after = Entry("ts-nll").fit_torch(scores, torch.as_tensor(y)).predict_proba_torch(scores)
-    assert after.get_probs().dtype == torch.float32
-    assert np.allclose(after.get_probs().numpy(), own, atol=1e-5)
+    for kind, close in ((torch.float32, 1e-5), (torch.float16, 1e-2)):
+        scores = distributions.CategoricalProbs(torch.as_tensor(p, dtype=kind))
+        after = Entry("ts-nll").fit_torch(scores, torch.as_tensor(y)).predict_proba_torch(scores)
+        assert after.get_probs().dtype == torch.float32
+        assert np.allclose(after.get_probs().numpy(), own, atol=close)
 
 
 def test_probmetrics_measures_our_entry(multiclass):

@@ -241,7 +241,7 @@ def _show_differences(result: Comparison, wanted: list[str]) -> None:
             cells = [name]
             for metric in part:
                 found, unit = row[metric], METRICS[metric].unit
-                ends = unit.interval(*found, signed=True, n_undefined=found.n_undefined)
+                ends = found.ends(unit, signed=True)
                 cells += [unit.number(found.point, signed=True), ends]
             rows.append(cells)
         headers = [h for metric in part for h in (_heading(metric, difference=True), "interval")]

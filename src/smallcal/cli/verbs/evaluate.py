@@ -235,7 +235,7 @@ def _show(values: dict[str, float], found: dict[str, Interval], level: float, ki
         unit, cells = METRICS[name].unit, []
         if found:
             row = found[name]
-            cells.append(unit.interval(row.low, row.high, n_undefined=row.n_undefined))
+            cells.append(row.ends(unit))
             cells.append("" if row.floor is None else unit.number(row.floor))
         what = f"{METRICS[name].called(kind)}: {METRICS[name].told(kind)}"
         rows.append([name, unit.number(value), unit.sign, *cells, what])

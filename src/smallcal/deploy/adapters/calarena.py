@@ -118,9 +118,12 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba_torch(self, y_pred: Any) -> Any:
         """Map a ``CategoricalDistribution`` of probmetrics to another, on its device."""
         before = y_pred.get_probs()
-        after = import_module("torch").as_tensor(self.predict_proba(before))
+        torch: Any = import_module("torch")
+        after = torch.as_tensor(self.predict_proba(before))
         kind = import_module("probmetrics.distributions").CategoricalProbs
-        return kind(after.to(device=before.device, dtype=before.dtype))
+        return kind(
+            after.to(device=before.device, dtype=torch.promote_types(before.dtype, torch.float32))
+        )
 
 
 def entry_names() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -60,9 +61,9 @@ def specs_of(specs: Iterable[Spec]) -> Iterator[dict[str, Any]]:
 
 
 def _forests(measured: Measured) -> Iterator[Spec]:
-    if not measured.result.differences:
-        return
     for metric in measured.two:
+        if all(math.isnan(row[metric].low) for row in measured.result.intervals.values()):
+            continue
         parts = [
             f"{name} {with_interval(metric, row, signed=True)}, {verdict}"
             for name in measured.result.differences

@@ -40,12 +40,12 @@ the time or the machine but the versions. The keys, in order:
 ``metrics`` : ``columns`` (a list of ``name``, ``summary``, ``better`` "lower", "higher" or "zero",
     ``percent``, ``floored``), and ``rows``: a list of ``method``, ``debiased_ece15``, ``points``
     (every metric there is, by name) and ``cells``: column name to ``value`` (of calibration errors
-    in bins, without noise), ``plain`` (as measured), ``low``, ``high``,
-    ``text``, ``interval_text``, and where it is floored ``floor`` and ``floor_high``, else None;
-    ``note``: how to read the table.
+    in bins, without noise), ``plain`` (as measured), ``low``, ``high``, ``note`` (why there is no
+    interval, or how else it was found), ``text``, ``interval_text``, and where it is floored
+    ``floor`` and ``floor_high``, else None; ``note``: how to read the table.
 ``differences`` : list of tables, from the uncalibrated model and from ts-nll where it was fitted;
     each with ``baseline``, ``metrics`` (names) and ``rows``: a list of ``method`` and ``metrics``:
-    name to ``value``, ``plain``, ``low``, ``high``, ``win_rate`` and ``verdict``
+    name to ``value``, ``plain``, ``low``, ``high``, ``note``, ``win_rate`` and ``verdict``
     ("better", "worse" or "tie"; without resamples nothing, and no ends of intervals).
 ``figures`` : list of ``id``, ``title``, ``caption``, ``alt``, ``plot`` (a name in
     ``smallcal.plots``) and ``data`` (what its ``_data`` twin gave, as mappings and lists).
@@ -65,14 +65,15 @@ the time or the machine but the versions. The keys, in order:
     ``gap``, ``low``, ``high``, ``p_value``, ``off`` (beyond chance, by Holm), and the same of the
     uncalibrated model: ``raw_gap``, ``raw_low``, ``raw_high``, ``raw_p_value``, ``raw_off``.
 ``groups`` : ``method``; ``tables``, each ``by`` and ``rows`` as those of classes but with
-    ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_differs`` in place of the columns;
-    ``worst``: rows of both kinds that are off beyond chance, with ``by``.
+    ``ece15``, ``ece15_low``, ``ece15_high``, ``ece15_note``, ``ece15_differs`` in place of the
+    columns; ``worst``: rows of both kinds that are off beyond chance, with ``by``.
 ``costs`` : None, or where costs were named: ``method``, ``given``, ``text`` and ``notes`` (the
     costs in words), ``by_costs`` (what the best decisions amount to), ``axis`` and ``threshold``
     (None where there is none), ``digits`` (of costs), ``promised`` (mean expected cost),
     ``reviewed`` (share of rows, or None), ``headline``, and ``rows``: ``rule``, ``label``,
-    ``cost`` (``value``, ``plain``, ``low``, ``high``) and ``saved`` (the same and ``verdict``: what
-    the best decisions save against the rule, paired by sample; None of themselves).
+    ``cost`` (``value``, ``plain``, ``low``, ``high``, ``note``) and ``saved`` (the same
+    and ``verdict``: what the best decisions save against the rule, paired by sample; None of
+    themselves).
 ``shift`` : None, or a list: ``kind``, ``severity``, ``source``, ``n``, ..., ``accuracy``,
     ``values`` (method to metric to ``value``, ``low``, ``high``), ``differences`` (metric to
     ``value``, ``low``, ``high``, ``verdict``: chosen minus raw), ``occupancy`` and

@@ -123,6 +123,7 @@ def _errors(
             "ece15_debiased": row["ece15"].interval.point,
             "ece15_low": row["ece15"].interval.low,
             "ece15_high": row["ece15"].interval.high,
+            "ece15_note": row["ece15"].interval.note,
             "ece15_differs": row["ece15"].differs,
         }
         for name, row in found.items()

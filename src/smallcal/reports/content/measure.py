@@ -380,9 +380,7 @@ def _cell(measured: Measured, method: str, metric: str) -> dict[str, Any]:
     return {
         **row.numbers,
         "text": unit.value(row.plain),
-        "interval_text": unit.interval(row.low, row.high, n_undefined=row.n_undefined)
-        if row.n_boot
-        else "",
+        "interval_text": row.ends(unit) if row.n_boot else "",
         "floor": None if floor is None else floor.mean,
         "floor_high": None if floor is None else floor.high,
     }

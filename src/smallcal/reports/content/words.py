@@ -28,7 +28,7 @@ def with_interval(name: str, row: Interval, *, signed: bool = False) -> str:
     value = unit.difference(row.point) if signed else unit.value(row.plain)
     if not row.n_boot:
         return value
-    ends = unit.interval(row.low, row.high, signed=signed, n_undefined=row.n_undefined)
+    ends = row.ends(unit, signed=signed)
     said = f"{100 * row.level:g} % interval {ends}"
     if name in CUTS and not signed:
         said = f"debiased {unit.number(row.point)}, {said}"

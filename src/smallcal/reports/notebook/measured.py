@@ -74,7 +74,7 @@ def _metrics(found: Evaluation[Any]) -> Safe:
         cells = [tag("span", metric.called(found.kind), title=meaning), metric.unit.value(value)]
         if isinstance(row, Interval):
             floor = "" if row.floor is None else metric.unit.value(row.floor)
-            cells += [metric.unit.interval(*row, n_undefined=row.n_undefined), floor]
+            cells += [row.ends(metric.unit), floor]
         rows.append([*cells, _good(metric.better)])
     more = ["interval", "noise floor"] if with_ends else []
     heads = ["metric", "value", *more, "better"]
@@ -119,7 +119,7 @@ def _n(row: Mapping[str, GroupRow]) -> int:
 def _cells(row: Mapping[str, GroupRow]) -> Iterator[Safe]:
     for name, cell in row.items():
         unit = METRICS[name].unit
-        ends = small(unit.interval(*cell.interval))
+        ends = small(cell.interval.ends(unit))
         differs = small("differs", kind="care") if cell.differs else ""
         yield Safe(f"{unit.number(cell.interval.point)}{ends}{differs}")
 

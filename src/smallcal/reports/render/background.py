@@ -230,8 +230,8 @@ def _chance(*, off: bool) -> Cell:
 def _error(row: Content) -> Cell:
     if "ece15" not in row:  # there is one group only
         return number(None)
-    keys = {"plain": "ece15", "value": "ece15_debiased", "low": "ece15_low", "high": "ece15_high"}
-    return metric_cell("ece15", {name: row[key] for name, key in keys.items()})
+    keys = {"plain": "", "value": "_debiased", "low": "_low", "high": "_high", "note": "_note"}
+    return metric_cell("ece15", {name: row[f"ece15{key}"] for name, key in keys.items()})
 
 
 _COUNT = numbers("n", "n", 0)

@@ -123,7 +123,7 @@ def metric_cell(
 ) -> Cell:
     """Return a metric with its interval, and where there are such its noise floor and verdict."""
     unit = METRICS[name].unit
-    notes = [between(row.get("low"), row.get("high"), unit)]
+    notes = [between(row.get("low"), row.get("high"), unit) or row.get("note", "")]
     if row.get("floor") is not None:
         notes.append(f"floor {unit.number(row['floor'])}")
     if notes[0] and name in CUTS and not signed:

@@ -72,7 +72,7 @@ def _card(content: Content, entry: Content) -> Card:
     name = entry["metric"]
     unit = METRICS[name].unit
     ends = [between(entry[key]["low"], entry[key]["high"], unit) for key in ("before", "after")]
-    note = ""
+    note = entry["before"]["note"]
     if ends[0]:
         note = f"{level_of(content)} interval {ends[0]}"
         if entry["difference"]:
