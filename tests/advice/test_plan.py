@@ -384,7 +384,7 @@ def test_draws_that_share_rows_leave_a_band_as_wide_as_the_luck_of_few(size):
     fits = replace(fits_with([0.0], [1e-12], size=size), shift=shift, weight=np.ones((100, 1)))
     found = forecast_of(fits, replace(fits, size=size + 1)).of("debiased_ece15", size)
     share = size / 100
-    expected = shift.std(ddof=1) * math.sqrt(share + (1 - share) / 100)
+    expected = WIDER * shift.std(ddof=1) * math.sqrt(share + (1 - share) / 100)
     assert found.point == pytest.approx(shift.mean(), rel=0.02)
     assert found.values.std() == pytest.approx(expected, rel=0.15)
 

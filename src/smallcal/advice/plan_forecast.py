@@ -36,9 +36,9 @@ PRIOR_SCALE = 0.02
 #: The same for the uncalibrated model, whose gaps may be any size.
 RAW_SCALE = 0.05
 
-#: Bands of the top-label BCE are wider by this than the pilot's own rows and draws say: splits of
-#: one collection differ by more than chance, and a few hundred rows seldom hold the rare large
-#: losses. Chosen on the models of ``make study-plan``, where it brings the bands to their level.
+#: Bands are wider by this than the pilot's own rows and draws say: splits of one collection differ
+#: by more than chance, and a few hundred rows seldom hold the rare large losses. Chosen on the
+#: models of ``make study-plan``, where it brings the bands of top-label BCE to their level.
 WIDER = 1.2
 
 #: Any tau that could matter: from a hundredth of a point to half of everything.
@@ -240,8 +240,9 @@ class Forecast:
         spread = errors.std(axis=1, ddof=1) if len(shift) > 1 else np.zeros(SCENARIOS)
         overlap = float(np.mean([math.sqrt(fits.size / fits.n) for fits in used]) ** 2)
         doubt = spread * _draws_doubt(overlap, len(shift)) * rng.normal(size=SCENARIOS)
-        values = np.maximum(errors.mean(axis=1) + doubt, 0)
-        return MetricForecast(float(errors.mean()), values, float(np.sqrt((spread**2).mean())))
+        point = float(errors.mean())
+        values = np.maximum(point + WIDER * (errors.mean(axis=1) + doubt - point), 0)
+        return MetricForecast(point, values, float(np.sqrt((spread**2).mean())))
 
 
 def _draws_doubt(overlap: FloatArray | float, draws: int) -> FloatArray:
