@@ -58,9 +58,12 @@ def own(tmp_path):
     return write_collection(tmp_path / "collection")
 
 
+LAB = Path(__file__).parents[2] / "src"
+
+
 def program(*arguments):
     """Start the study in a process, and group of processes, of its own."""
-    paths = [str(Path(small_study.__file__).parents[1]), str(Path(sc.__file__).parents[1])]
+    paths = [str(Path(small_study.__file__).parents[1]), str(Path(sc.__file__).parents[1]), str(LAB)]
     return subprocess.Popen(
         [sys.executable, small_study.__file__, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -139,7 +139,7 @@ def test_what_computes_the_frozen_values_takes_nothing_from_smallcal():
         for path in (scripts / "freeze_collection.py", *(scripts / "freeze").glob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for name in imported(node)
-        if name.partition(".")[0] == "smallcal"
+        if name.partition(".")[0] in ("smallcal", "smallcal_lab")
     }
     unpacking = "smallcal_lab.studies.reproduce.frozen.unpack"
     assert found == {
