@@ -161,7 +161,9 @@ class Clean:
         where = self.say(self.python, "-c", "import smallcal; print(smallcal.__file__)").strip()
         require(Path(where).is_relative_to(self.folder), f"smallcal comes from {where}")
         installed = run(*pip, "list", "--format=freeze", env=self.env).splitlines()
-        return f"{len(installed)} packages"
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        weight = sum(file.stat().st_size for file in files if not file.is_symlink())
+        return f"{len(installed)} packages, {weight / 1e6:.0f} MB"
 
     def say(self, *command: object) -> str:
         """Return what a command prints, far from the sources."""
@@ -172,6 +174,20 @@ class Clean:
         told = self.say(self.smallcal, "--version").split()[-1]
         require(only(WHEEL).name.split("-")[1] == told, f"the program says it is {told}")
         return told
+
+    def imports(self) -> str:
+        """Time imports, each the best of five processes, against that of NumPy."""
+
+        def seconds(code: str) -> float:
+            timed = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+            return min(float(self.say(self.python, "-c", timed)) for _ in range(5))
+
+        numpy = seconds("import numpy")
+        told = [
+            f"{code.removeprefix('import ')} {seconds(code) / numpy:.1f}"
+            for code in ("import smallcal", "import smallcal.runtime", "import sklearn.base")
+        ]
+        return f"NumPy in {1000 * numpy:.0f} ms; times as long: {', '.join(told)}"
 
     def doctor(self) -> str:
         """Ask what is installed: the core, and no extra."""
@@ -268,6 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ("size", size, False),
             ("install", clean.install, True),
             ("version", clean.version, False),
+            ("imports", clean.imports, False),
             ("doctor", clean.doctor, False),
             ("demo", clean.demo, False),
             ("own data", clean.own_data, False),
