@@ -7,10 +7,14 @@ from scipy import ndimage
 pytest.importorskip("PIL", reason="images need Pillow")
 
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.vision.corruptions.blur import _disk, _taken_from_neighbours, defocus_blur
 from smallcal_lab.vision.corruptions.fields import cloud, magnified, smoothed, streaked
+from smallcal_lab.vision.corruptions.kinds import (
+    _disk,
+    _ice,
+    _taken_from_neighbours,
+    defocus_blur,
+)
 from smallcal_lab.vision.corruptions.severities import SIZES, strength
-from smallcal_lab.vision.corruptions.weather import _ice
 
 
 @pytest.mark.parametrize("shape", [(30, 41, 3), (64, 64, 3), (12, 9, 1)])

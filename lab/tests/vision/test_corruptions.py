@@ -2,7 +2,6 @@
 
 import colorsys
 import hashlib
-import sys
 from itertools import chain, pairwise
 
 import numpy as np
@@ -247,15 +246,6 @@ def test_what_cannot_be_corrupted_is_said_in_a_line(changed, words):
     with pytest.raises(sc.InputError, match=words) as caught:
         corrupt(image, kind, severity, **asked)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["pixelate", "jpeg_compression"])
-def test_without_pillow_two_kinds_say_what_to_install(kind, monkeypatch):
-    for name in ("PIL", "PIL.Image"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(sc.MissingExtraError, match=r"pip install 'smallcal\[vision\]'"):
-        corrupt(IMAGE, kind, 1, seed=0, image_id="a")
-    assert corrupt(IMAGE, "snow", 1, seed=0, image_id="a").any()
 
 
 #: Of three images of digits at five severities, by size.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,28 +11,25 @@ import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
-from smallcal.data.checks import FloatArray, as_numpy, whole_number
+from smallcal.data.checks import as_numpy, whole_number
 from smallcal.errors import InputError, choose
 from smallcal_lab.corruption_names import SEVERITIES
 from smallcal_lab.corruption_names import STANDARD as STANDARD
-from smallcal_lab.vision.corruptions import blur, digital, noise, weather
-from smallcal_lab.vision.corruptions.severities import Strength, strength
+from smallcal_lab.vision.corruptions import kinds
+from smallcal_lab.vision.corruptions.severities import strength
 
-_Corruption = Callable[[FloatArray, Strength, Generator], FloatArray]
-
-_FAMILIES: Mapping[str, tuple[_Corruption, ...]] = {
-    "noise": (noise.gaussian_noise, noise.shot_noise, noise.impulse_noise, noise.speckle_noise),
+_FAMILIES = {
+    "noise": (kinds.gaussian_noise, kinds.shot_noise, kinds.impulse_noise, kinds.speckle_noise),
     "blur": (
-        *(blur.defocus_blur, blur.glass_blur, blur.motion_blur, blur.zoom_blur),
-        blur.gaussian_blur,
+        *(kinds.defocus_blur, kinds.glass_blur, kinds.motion_blur, kinds.zoom_blur),
+        kinds.gaussian_blur,
     ),
-    "weather": (weather.snow, weather.frost, weather.fog, weather.brightness, weather.spatter),
+    "weather": (kinds.snow, kinds.frost, kinds.fog, kinds.brightness, kinds.spatter),
     "digital": (
-        *(digital.contrast, digital.elastic_transform, digital.pixelate),
-        *(digital.jpeg_compression, digital.saturate),
+        *(kinds.contrast, kinds.elastic_transform, kinds.pixelate),
+        *(kinds.jpeg_compression, kinds.saturate),
     ),
 }
-
 _NAMED = {one.__name__: one for family in _FAMILIES.values() for one in family}
 
 #: The names of all corruptions, by family.
@@ -76,8 +73,6 @@ def corrupt(
     ------
     InputError
         If the image, the kind or the severity cannot be used.
-    MissingExtraError
-        If Pillow is missing, for ``pixelate`` and ``jpeg_compression``.
 
     Examples
     --------
@@ -94,10 +89,14 @@ def corrupt(
         raise InputError(f"there is no corruption {kind!r}: {choose(str(kind), _NAMED)}")
     severity = whole_number(severity, "severity", least=SEVERITIES[0], most=SEVERITIES[-1])
     pixels = _pixels(image)
-    rng = _generator(whole_number(seed, "seed"), kind, image_id)
+    if isinstance(image_id, bool) or not isinstance(image_id, str | int | np.integer):
+        raise InputError(f"image_id must be a text or a whole number; got {image_id!r}")
+    seed = whole_number(seed, "seed")
+    words = f"{seed}\n{kind}\n{image_id}".encode("utf-8", "surrogatepass")
+    rng = Generator(PCG64(int.from_bytes(hashlib.sha256(words).digest(), "big")))
     x = pixels.reshape(*pixels.shape[:2], -1) / 255
     made = _NAMED[kind](x, strength(kind, severity, min(pixels.shape[:2])), rng)
-    return digital.as_levels(made).reshape(pixels.shape)
+    return kinds.as_levels(made).reshape(pixels.shape)
 
 
 def _pixels(image: Any) -> NDArray[np.uint8]:
@@ -119,11 +118,3 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
             f"got {pixels.shape[0]} x {pixels.shape[1]}"
         )
     return pixels
-
-
-def _generator(seed: int, kind: str, image_id: str | int) -> Generator:
-    """Return the source of what is random about a corruption of one image."""
-    if isinstance(image_id, bool) or not isinstance(image_id, str | int | np.integer):
-        raise InputError(f"image_id must be a text or a whole number; got {image_id!r}")
-    words = f"{seed}\n{kind}\n{image_id}".encode("utf-8", "surrogatepass")
-    return Generator(PCG64(int.from_bytes(hashlib.sha256(words).digest(), "big")))
