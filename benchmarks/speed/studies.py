@@ -18,7 +18,7 @@ from smallcal.data.predictions import Predictions
 from smallcal_lab.studies import study_named
 from smallcal_lab.studies.collection import collection_of
 from smallcal_lab.studies.measure import Order, work
-from smallcal_lab.studies.probes.base import Site
+from smallcal_lab.studies.probes import Site
 
 #: Classes of the models, and samples to draw from and to test on.
 MODELS, N_VAL, N_TEST = (10, 100), 3_000, 5_000

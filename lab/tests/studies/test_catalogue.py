@@ -16,8 +16,7 @@ from smallcal_lab.statistics import nested
 from smallcal_lab.studies import STUDIES, load_collection, run, study_named
 from smallcal_lab.studies.frame import ALL, Frame
 from smallcal_lab.studies.importers import import_folder
-from smallcal_lab.studies.probes.base import Site
-from smallcal_lab.studies.probes.shift import with_groups
+from smallcal_lab.studies.probes import Site, with_groups
 from smallcal_lab.studies.simulate import World
 from smallcal_lab.studies.study import Entry
 from smallcal_lab.studies.tables.catalogue import tables_of

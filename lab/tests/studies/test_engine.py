@@ -25,7 +25,7 @@ from smallcal.io.pool import run_tasks
 from smallcal_lab.studies import load_collection, measure
 from smallcal_lab.studies import run as checked_run
 from smallcal_lab.studies.collection import draw_rows
-from smallcal_lab.studies.probes.base import Site
+from smallcal_lab.studies.probes import Site
 from smallcal_lab.studies.study import Entry, Task
 from support import small_study
 from support.small_study import N_TASKS, STUDY, leftovers, parts, results, write_collection
@@ -63,7 +63,11 @@ LAB = Path(__file__).parents[2] / "src"
 
 def program(*arguments):
     """Start the study in a process, and group of processes, of its own."""
-    paths = [str(Path(small_study.__file__).parents[1]), str(Path(sc.__file__).parents[1]), str(LAB)]
+    paths = [
+        str(Path(small_study.__file__).parents[1]),
+        str(Path(sc.__file__).parents[1]),
+        str(LAB),
+    ]
     return subprocess.Popen(
         [sys.executable, small_study.__file__, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -263,7 +263,7 @@ def test_one_seed_has_intervals_of_its_samples_and_the_table_says_so(folder, tmp
 def test_a_method_that_fails_on_a_seed_is_left_out_and_the_others_go_on(
     folder, tmp_path, monkeypatch
 ):
-    from smallcal_lab.studies.probes.base import Site
+    from smallcal_lab.studies.probes import Site
 
     real = Site.scores
 

@@ -16,8 +16,7 @@ import smallcal as sc
 from smallcal.data.predictions import Predictions
 from smallcal_lab.studies import import_folder, load_collection, run, study_named
 from smallcal_lab.studies.frame import Frame
-from smallcal_lab.studies.probes.base import Site
-from smallcal_lab.studies.probes.risk import auroc, risk_scored
+from smallcal_lab.studies.probes import Site, auroc, risk_scored
 from smallcal_lab.studies.simulate import World
 from smallcal_lab.studies.study import Entry
 from smallcal_lab.studies.tables.groups import flow

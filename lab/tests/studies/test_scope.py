@@ -464,7 +464,7 @@ def test_costs_are_measured_with_so_many_threads_and_say_so(elsewhere, monkeypat
 
     folder, _ = elsewhere
     seen = []
-    import smallcal_lab.studies.probes.catalogue as probes
+    from smallcal_lab.studies import probes
 
     def watched(fitted, preds):
         info = ThreadpoolController().info()

@@ -15,7 +15,7 @@ from smallcal.plots.twins import draws
 from smallcal_lab.plots.curves import mean_at, subject
 from smallcal_lab.plots.panels import beside, head
 from smallcal_lab.plots.run import RunLike, clean, label_with, one_budget, open_rows
-from smallcal_lab.studies.probes.risk import N_PARTS
+from smallcal_lab.studies.probes import N_PARTS
 
 #: What samples are put into tenths by.
 _SIGNALS = ("risk", "confidence")

@@ -15,7 +15,7 @@ from smallcal_lab.plots.curves import Curves, curves_of, lines_of
 from smallcal_lab.plots.panels import PANELS, draw_panels
 from smallcal_lab.plots.run import RunLike, one_budget, open_run
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.probes.risk import TERTILES
+from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.tables.risk import in_margin
 from smallcal_lab.studies.tables.shift import shifted_rows
 

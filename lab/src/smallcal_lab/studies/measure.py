@@ -17,8 +17,7 @@ from smallcal.io.pool import said, stopped
 from smallcal_lab.studies.collection import Cell, kept_split
 from smallcal_lab.studies.frame import FAILED, Rows
 from smallcal_lab.studies.predictions import Keeper
-from smallcal_lab.studies.probes.base import Site
-from smallcal_lab.studies.probes.catalogue import PROBES
+from smallcal_lab.studies.probes import PROBES, Site
 from smallcal_lab.studies.store import Done
 from smallcal_lab.studies.study import Study, Task
 

@@ -10,7 +10,7 @@ import numpy as np
 from smallcal.metrics.units import PERCENT
 from smallcal_lab.statistics.nested import nested
 from smallcal_lab.studies.frame import CLEAN, Frame, Values
-from smallcal_lab.studies.probes.risk import TERTILES
+from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
     LEVEL,

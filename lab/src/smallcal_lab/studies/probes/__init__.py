@@ -1,1 +1,0 @@
-"""What a study measures at each place it visits."""
