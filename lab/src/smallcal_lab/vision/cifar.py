@@ -46,6 +46,7 @@ _FOLDERS = {
 }
 
 SIDE = 32
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _PART = re.compile(r"(.+)-([1-5])")
 _LABEL_FILE = "labels.npy"
 
@@ -54,7 +55,7 @@ _LABEL_FILE = "labels.npy"
 class Rows:
     """Images in memory, one a row: all red values, all green ones, all blue ones."""
 
-    data: np.ndarray[Any, np.dtype[np.uint8]]
+    data: Bytes
 
     def read(self, row: int, name: str) -> Image.Image:
         """Return one image in RGB."""
@@ -74,7 +75,7 @@ class Mapped:
         return Image.fromarray(np.array(_mapped(self.file)[self.start + row]))
 
 
-def _mapped(file: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _mapped(file: Path) -> Bytes:
     """Return the array in a file, of the shape that CIFAR-10-C's have."""
     found = _loaded(file)
     if found.dtype != np.uint8 or found.ndim != 4 or found.shape[1:] != (SIDE, SIDE, 3):
@@ -121,33 +122,27 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
     for file in (folder / name for name in _FILES[kind][part]):
         if not file.exists():
             raise FileError(f"{kind} needs {file}, an official Python batch, and it is not there")
-        pixels, numbers = _checked(kind, file)
+        batch = read_batch(file)
+        for name in ("data", _LABELS[kind]):
+            if name not in batch:
+                raise FileError(f"{file} is not a batch of {kind}: it has no {name!r}")
+        pixels = batch["data"]
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or (pixels.shape[1:] != (3 * SIDE * SIDE,))
+        ):
+            raise FileError(f"{file}: 'data' must hold 3,072 bytes for each image")
         data.append(pixels)
-        labels.append(numbers)
-    n = sum(map(len, labels))
+        most = len(NAMES[kind])
+        labels.append(_numbers(batch[_LABELS[kind]], file, n=len(pixels), most=most))
     return ImageSet.of(
         f"{kind}-{part}",
         np.concatenate(labels),
-        _ids(part, n),
+        [f"{part}-{row:05d}" for row in range(sum(map(len, labels)))],
         classes=NAMES[kind],
-        pixels=Rows(data[0] if len(data) == 1 else np.concatenate(data)),
+        pixels=Rows(np.concatenate(data)),
     )
-
-
-def _ids(part: str, n: int) -> list[str]:
-    return [f"{part}-{row:05d}" for row in range(n)]
-
-
-def _checked(kind: str, file: Path) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], IntArray]:
-    """Return pixels and labels of one batch."""
-    batch = read_batch(file)
-    for name in ("data", _LABELS[kind]):
-        if name not in batch:
-            raise FileError(f"{file} is not a batch of {kind}: it has no {name!r}")
-    data = batch["data"]
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3072,):
-        raise FileError(f"{file}: 'data' must hold 3,072 bytes for each image")
-    return data, _numbers(batch[_LABELS[kind]], file, n=len(data), most=len(NAMES[kind]))
 
 
 def _numbers(given: object, file: Path, *, n: int, most: int) -> IntArray:
@@ -216,7 +211,7 @@ def open_corrupted(kind: str, place: Path, part: str) -> ImageSet:
     return ImageSet.of(
         f"{kind}-{part}",
         labels[:each],
-        _ids("test", each),
+        [f"test-{row:05d}" for row in range(each)],
         classes=NAMES[clean],
         pixels=Mapped(file, (severity - 1) * each),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError, choose, file_errors
@@ -14,37 +13,32 @@ from smallcal_lab.vision.pixels import ENDINGS
 #: Folders that hold class folders, and are none.
 PARTS = ("train", "val", "test", "valid", "validation")
 
+#: The images of each class: names below its folder, in order.
+ByClass = Mapping[str, list[str]]
 
-@dataclass(frozen=True)
-class Listed:
-    """Which images each class has: names below its folder, in order."""
 
-    images: Mapping[str, list[str]]
+def set_of(
+    name: str,
+    images: ByClass,
+    pixels: Files,
+    *,
+    classes: Iterable[str] | None = None,
+    columns: Iterable[int] | None = None,
+) -> ImageSet:
+    """Return images as one set, class by class.
 
-    def as_set(
-        self,
-        name: str,
-        pixels: Files,
-        *,
-        classes: Iterable[str] | None = None,
-        columns: Iterable[int] | None = None,
-    ) -> ImageSet:
-        """Return them as one set, class by class.
-
-        ``classes`` are the folders in the order of their labels, by name where it is not said.
-        """
-        order = sorted(self.images) if classes is None else list(classes)
-        found = [self.images.get(one, []) for one in order]
-        labels = [label for label, own in enumerate(found) for _ in own]
-        ids = [f"{one}/{image}" for one, own in zip(order, found, strict=True) for image in own]
-        return ImageSet.of(
-            name,
-            labels,
-            ids,
-            classes=order,
-            columns=None if columns is None else tuple(columns),
-            pixels=pixels,
-        )
+    ``classes`` are the folders in the order of their labels, by name where it is not said.
+    """
+    order = sorted(images) if classes is None else list(classes)
+    found = [(label, image) for label, one in enumerate(order) for image in images.get(one, ())]
+    return ImageSet.of(
+        name,
+        [label for label, _ in found],
+        [f"{order[label]}/{image}" for label, image in found],
+        classes=order,
+        columns=None if columns is None else tuple(columns),
+        pixels=pixels,
+    )
 
 
 def class_folders(root: Path) -> list[str]:
@@ -55,36 +49,36 @@ def class_folders(root: Path) -> list[str]:
 
 def images_below(folder: Path) -> list[str]:
     """Return the image files below a folder, as paths from there, in order."""
-    found: list[str] = []
 
     def stop(error: OSError) -> None:
         raise FileError(f"cannot read the folder {error.filename}: {error.strerror}")
 
-    for here, _, files in os.walk(folder, onerror=stop):
-        inner = os.path.relpath(here, folder).replace(os.sep, "/")
-        before = "" if inner == "." else f"{inner}/"
-        found += [f"{before}{one}" for one in files if _is_image(one)]
-    return sorted(found)
+    return sorted(
+        (Path(here) / name).relative_to(folder).as_posix()
+        for here, _, files in os.walk(folder, onerror=stop)
+        for name in files
+        if _is_image(name)
+    )
 
 
 def _is_image(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
-def listed(root: Path, names: Iterable[str], *, inner: str = "") -> Listed:
+def by_class(root: Path, names: Iterable[str], *, inner: str = "") -> ByClass:
     """Return the images of class folders, all of which must have some.
 
     ``inner`` is a folder in each that holds them.
     """
     images = {}
     for name in names:
-        folder = root / name / inner if inner else root / name
+        folder = root / name / inner
         if not folder.is_dir():
             raise FileError(f"the class folder {root / name} has no folder {inner!r}")
         if not (found := images_below(folder)):
             raise FileError(f"the class folder {folder} holds no image ({', '.join(ENDINGS)})")
         images[name] = found
-    return Listed(images)
+    return images
 
 
 def folder_parts(place: Path) -> tuple[str, ...]:
@@ -97,7 +91,8 @@ def open_folder(place: Path, part: str) -> ImageSet:
     """Return the images of a folder of class folders; the classes are these, by name."""
     parts = folder_parts(place)
     if part and part not in parts:
-        raise InputError(f"folder:{place} has no part {part!r}; {_instead(part, parts)}")
+        instead = choose(part, parts) if parts else "its folders are classes"
+        raise InputError(f"folder:{place} has no part {part!r}; {instead}")
     if parts and not part:
         raise InputError(
             f"{place} holds {', '.join(parts)} and no classes; name one of them, "
@@ -109,11 +104,7 @@ def open_folder(place: Path, part: str) -> ImageSet:
         kind = "images, but not in" if any(map(_is_image, os.listdir(root))) else "no"
         raise FileError(f"{root} holds {kind} class folders; images belong in ROOT/CLASS/NAME.png")
     name = "-".join(filter(None, (place.resolve().name, part)))
-    return listed(root, names).as_set(name, Files(root))
-
-
-def _instead(part: str, parts: tuple[str, ...]) -> str:
-    return choose(part, parts) if parts else "its folders are classes"
+    return set_of(name, by_class(root, names), Files(root))
 
 
 # --- Tiny-ImageNet -------------------------------------------------------------------------------
@@ -143,7 +134,8 @@ def open_tiny(place: Path, part: str) -> ImageSet:
         raise InputError("the test images of tiny-imagenet have no labels; the paper tests on val")
     if part not in _TINY_PARTS:
         raise InputError(f"tiny-imagenet has no part {part!r}; {choose(part, _TINY_PARTS)}")
-    root = _tiny_root(place) / part
+    whole = _tiny_root(place)
+    root = whole / part
     if not root.is_dir():
         raise FileError(f"tiny-imagenet needs the folder {root}, and it is not there")
     if part == "val" and (root / _NOTES).is_file():
@@ -153,13 +145,20 @@ def open_tiny(place: Path, part: str) -> ImageSet:
         if names in ([], ["images"]):
             raise FileError(f"{root} holds neither class folders nor {_NOTES}")
         inner = "images" if (root / names[0] / "images").is_dir() else ""
-        found = listed(root, names, inner=inner)
+        found = by_class(root, names, inner=inner)
         pattern = "{owner}/images/{name}" if inner else "{owner}/{name}"
-    classes = _tiny_classes(_tiny_root(place), found)
-    return found.as_set(f"tiny-imagenet-{part}", Files(root, pattern), classes=classes)
+    # All classes of the data set, whichever this part has: labels of parts must agree.
+    classes, source = set(found), root
+    if (whole / "wnids.txt").is_file():
+        classes, source = set(lines_of(whole / "wnids.txt")), whole / "wnids.txt"
+    elif (whole / "train").is_dir():
+        classes, source = set(class_folders(whole / "train")), whole / "train"
+    if strange := sorted(set(found) - classes):
+        raise FileError(f"the class {strange[0]} is not in {source}")
+    return set_of(f"tiny-imagenet-{part}", found, Files(root, pattern), classes=sorted(classes))
 
 
-def _annotated(root: Path) -> Listed:
+def _annotated(root: Path) -> ByClass:
     """Return which class the images of the official val are of."""
     images: dict[str, list[str]] = {}
     there = set(images_below(root / "images")) if (root / "images").is_dir() else set()
@@ -177,7 +176,7 @@ def _annotated(root: Path) -> Listed:
         raise FileError(f"{listing} does not say the class of {root / 'images' / min(there)}")
     if not images:
         raise FileError(f"{listing} names no image")
-    return Listed({wnid: sorted(names) for wnid, names in images.items()})
+    return {wnid: sorted(names) for wnid, names in images.items()}
 
 
 def lines_of(file: Path) -> list[str]:
@@ -188,16 +187,3 @@ def lines_of(file: Path) -> list[str]:
         why = getattr(error, "strerror", None) or "it is not text"
         raise FileError(f"cannot read {file}: {why}") from None
     return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _tiny_classes(root: Path, found: Listed) -> list[str]:
-    """Return all classes of the data set, whichever its part has: labels of parts must agree."""
-    if (root / "wnids.txt").is_file():
-        classes, source = set(lines_of(root / "wnids.txt")), root / "wnids.txt"
-    elif (root / "train").is_dir():
-        classes, source = set(class_folders(root / "train")), root / "train"
-    else:
-        classes, source = set(found.images), root
-    if strange := sorted(set(found.images) - classes):
-        raise FileError(f"the class {strange[0]} is not in {source}")
-    return sorted(classes)

@@ -14,7 +14,14 @@ from pathlib import Path
 from smallcal.errors import FileError, InputError, choose
 from smallcal_lab.corruption_names import SEVERITIES
 from smallcal_lab.vision.cifar import in_order, named_part
-from smallcal_lab.vision.folders import Listed, class_folders, images_below, lines_of, listed
+from smallcal_lab.vision.folders import (
+    ByClass,
+    by_class,
+    class_folders,
+    images_below,
+    lines_of,
+    set_of,
+)
 from smallcal_lab.vision.image_set import Files, ImageSet
 
 #: Classes of ImageNet, and of its sets R and A.
@@ -25,7 +32,6 @@ _WNID = re.compile(r"n\d{8}")
 _LISTS = ("imagenet_synsets.txt", "LOC_synset_mapping.txt")
 #: Kaggle's list of the classes of the validation images, which it keeps in one folder.
 _SOLUTION = "LOC_val_solution.csv"
-
 #: Folders that the archives unpack to.
 _FOLDERS = {
     "imagenet": ("ILSVRC/Data/CLS-LOC", "CLS-LOC"),
@@ -41,11 +47,12 @@ _V2_END = "-format-val"
 def _wnids_in(root: Path) -> list[str]:
     """Return the class folders of a folder, if it has any and nothing but them."""
     names = class_folders(root)
-    wnids = [name for name in names if _WNID.fullmatch(name)]
-    if wnids and len(wnids) < len(names):
-        strange = next(name for name in names if not _WNID.fullmatch(name))
-        raise FileError(f"{root / strange} is not a class folder: those have names like n01440764")
-    return wnids
+    strange = [name for name in names if not _WNID.fullmatch(name)]
+    if strange and len(strange) < len(names):
+        raise FileError(
+            f"{root / strange[0]} is not a class folder: those have names like n01440764"
+        )
+    return [] if strange else names
 
 
 def _root(kind: str, place: Path) -> Path:
@@ -58,8 +65,7 @@ def _columns(wnids: list[str], place: Path) -> list[int] | None:
     """Return the columns of classes among all 1,000; None if they are all."""
     if len(wnids) == ALL:
         return None
-    known = all_wnids(place)
-    column = {wnid: number for number, wnid in enumerate(known)}
+    column = {wnid: number for number, wnid in enumerate(all_wnids(place))}
     if strange := next((wnid for wnid in wnids if wnid not in column), ""):
         raise FileError(f"{place}: {strange} is not one of ImageNet's 1,000 classes")
     return [column[wnid] for wnid in wnids]
@@ -93,7 +99,7 @@ def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet
     if len(wnids) > ALL or len(wnids) != (exactly or len(wnids)):
         raise FileError(f"{root} holds {len(wnids):,} class folders; {name} has {exactly or ALL:,}")
     columns = _columns(wnids, place)
-    return listed(root, wnids).as_set(name, Files(root), columns=columns)
+    return set_of(name, by_class(root, wnids), Files(root), columns=columns)
 
 
 # --- one function for each set -------------------------------------------------------------------
@@ -115,20 +121,20 @@ def open_imagenet(place: Path, part: str) -> ImageSet:
         say = choose(part, parts) if parts else "it holds neither train nor val"
         raise InputError(f"imagenet:{place} has no part {part!r}; {say}")
     folder = root / part
+    if _wnids_in(folder) or not images_below(folder):
+        return _opened(f"imagenet-{part}", folder, place)
     solution = place / _SOLUTION
-    if part == "val" and not _wnids_in(folder) and solution.is_file():
-        found = _solved(solution, folder)
-        columns = _columns(sorted(found.images), place)
-        return found.as_set("imagenet-val", Files(folder, "{name}"), columns=columns)
-    if not _wnids_in(folder) and images_below(folder):
+    if part != "val" or not solution.is_file():
         raise FileError(
             f"{folder} has images that are in no class folders; put {_SOLUTION}, which says their "
             f"classes, into {place}, or sort them into folders with names like n01440764"
         )
-    return _opened(f"imagenet-{part}", folder, place)
+    found = _solved(solution, folder)
+    columns = _columns(sorted(found), place)
+    return set_of("imagenet-val", found, Files(folder, "{name}"), columns=columns)
 
 
-def _solved(solution: Path, folder: Path) -> Listed:
+def _solved(solution: Path, folder: Path) -> ByClass:
     """Return the images of a folder by class, as Kaggle's list says."""
     owner = {}
     for number, row in enumerate(csv.reader(lines_of(solution)[1:]), 2):
@@ -144,17 +150,18 @@ def _solved(solution: Path, folder: Path) -> Listed:
         images.setdefault(wnid_of, []).append(name)
     if owner:
         raise FileError(f"{folder} lacks {min(owner)}, which {solution} names")
-    return Listed(images)
+    return images
 
 
 def corrupted_parts(place: Path) -> tuple[str, ...]:
     """Return the corruptions that are there with their severities, such as "fog-3"."""
     root = _root("imagenet-c", place)
-    there = {
-        kind: [one for one in SEVERITIES if (root / kind / str(one)).is_dir()]
-        for kind in class_folders(root)
-    }
-    return tuple(f"{kind}-{one}" for kind in in_order(set(there)) for one in there[kind])
+    return tuple(
+        f"{kind}-{severity}"
+        for kind in in_order(set(class_folders(root)))
+        for severity in SEVERITIES
+        if (root / kind / str(severity)).is_dir()
+    )
 
 
 def open_corrupted(place: Path, part: str) -> ImageSet:
@@ -191,9 +198,9 @@ def open_v2(place: Path, part: str) -> ImageSet:
             f"{root / strange} is not a class folder of imagenet-v2: those are 0 to 999"
         )
     order = sorted(names, key=int)
-    columns = None if len(order) == ALL else [int(name) for name in order]
+    columns = None if len(order) == ALL else map(int, order)
     name = "-".join(filter(None, ("imagenet-v2", part)))
-    return listed(root, order).as_set(name, Files(root), classes=order, columns=columns)
+    return set_of(name, by_class(root, order), Files(root), classes=order, columns=columns)
 
 
 def open_variant(kind: str, place: Path, part: str) -> ImageSet:

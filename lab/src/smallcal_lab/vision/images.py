@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,47 +13,23 @@ from smallcal_lab.vision.image_set import ImageSet
 __all__ = ["KINDS", "ImageSet", "image_parts", "image_place", "open_images"]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How a kind of data is opened.
-
-    Attributes
-    ----------
-    open : callable
-        From folder and part to the set.
-    parts : callable
-        From the folder to the parts that are there.
-    """
-
-    open: Callable[[Path, str], ImageSet]
-    parts: Callable[[Path], tuple[str, ...]]
-
-
-def _no_parts(place: Path) -> tuple[str, ...]:
-    return ()
-
-
-def _of(opening: Callable[[str, Path, str], ImageSet], name: str) -> Callable[..., ImageSet]:
-    return partial(opening, name)
-
-
-#: What can be opened from a folder.
-KINDS = {
-    "folder": Kind(folders.open_folder, folders.folder_parts),
+#: What can be opened from a folder: functions that open a part of it, and that list its parts.
+KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[str, ...]]]] = {
+    "folder": (folders.open_folder, folders.folder_parts),
     **{
-        name: Kind(_of(cifar.open_clean, name), partial(cifar.clean_parts, name))
+        name: (partial(cifar.open_clean, name), partial(cifar.clean_parts, name))
         for name in ("cifar10", "cifar100")
     },
     **{
-        name: Kind(_of(cifar.open_corrupted, name), partial(cifar.corrupted_parts, name))
+        name: (partial(cifar.open_corrupted, name), partial(cifar.corrupted_parts, name))
         for name in ("cifar10-c", "cifar100-c")
     },
-    "tiny-imagenet": Kind(folders.open_tiny, folders.tiny_parts),
-    "imagenet": Kind(imagenet.open_imagenet, imagenet.imagenet_parts),
-    "imagenet-c": Kind(imagenet.open_corrupted, imagenet.corrupted_parts),
-    "imagenet-v2": Kind(imagenet.open_v2, imagenet.v2_parts),
+    "tiny-imagenet": (folders.open_tiny, folders.tiny_parts),
+    "imagenet": (imagenet.open_imagenet, imagenet.imagenet_parts),
+    "imagenet-c": (imagenet.open_corrupted, imagenet.corrupted_parts),
+    "imagenet-v2": (imagenet.open_v2, imagenet.v2_parts),
     **{
-        name: Kind(_of(imagenet.open_variant, name), _no_parts)
+        name: (partial(imagenet.open_variant, name), lambda place: ())
         for name in ("imagenet-r", "imagenet-a", "imagenet-sketch")
     },
 }
@@ -109,7 +84,7 @@ def open_images(source: str) -> ImageSet:
     if kind == HUB:
         return hub.open_hub(rest)
     place, part = _place_of(kind, rest)
-    return KINDS[kind].open(place, part)
+    return KINDS[kind][0](place, part)
 
 
 def image_parts(source: str) -> tuple[str, ...]:
@@ -130,7 +105,7 @@ def image_parts(source: str) -> tuple[str, ...]:
     place, part = _place_of(kind, rest)
     if part:
         raise InputError(f"{source} is already one part; name {kind}:{place}")
-    return KINDS[kind].parts(place)
+    return KINDS[kind][1](place)
 
 
 def image_place(source: str) -> tuple[Path, str]:

@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from smallcal.data.checks import whole_number
 from smallcal.data.predictions import IntArray
 from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
@@ -26,26 +27,25 @@ from smallcal_lab.studies.portions import draw_rows
 from smallcal_lab.vision.image_set import ImageSet
 
 FORMAT, VERSION = "smallcal-split", 1
-
 #: A split of ImageNet's 1.3 million training images has 10 MB.
 MAX_BYTES = 256 * 1024 * 1024
 
 CALIBRATION, TRAIN, TEST = "calibration", "train", "test"
+_USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
 
 _KEYS = {
     **{"format": str, "version": int, "images": str, "images_sha256": str, "n": int},
     **{"rule": str, "seed": int, "parts": dict, "sha256": str},
 }
-
-_PERCENT = r"(\d{1,2}(?:\.\d{1,6})?)%"
-
-#: Rows of each part by name.
-Parts = dict[str, IntArray]
+_RULE = re.compile(
+    r"(?P<share>\d{1,2}(\.\d{1,6})?)%(\+(?P<of_rest>\d{1,2}(\.\d{1,6})?)%)?|(?P<halves>halves)"
+    r"|first-(?P<first>[1-9]\d{0,8})|random-(?P<random>[1-9]\d{0,8})"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSplit:
-    """Rows of a set of images, by part.
+    """Rows of a set of images, by part; see :func:`split_images`.
 
     Attributes
     ----------
@@ -60,10 +60,6 @@ class ImageSplit:
         Their checksum.
     n : int
         How many they are.
-
-    Examples
-    --------
-    See :func:`split_images`.
     """
 
     rule: str
@@ -91,16 +87,23 @@ class ImageSplit:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it down; a file that holds another split stays, and is an error."""
         file = Path(path)
+        content = {
+            **{"format": FORMAT, "version": VERSION, "images": self.images},
+            **{"images_sha256": self.images_sha256, "n": self.n},
+            **{"rule": self.rule, "seed": self.seed},
+            "parts": {name: rows.tolist() for name, rows in self.parts.items()},
+        }
+        digest = _digest(content)
         if file.is_file():
-            old = _read(file)
-            if _document(old) == _document(self):
+            old, old_digest = _read(file)
+            if old_digest == digest:
                 return
             raise FileError(
                 f"{file} holds another split already ({old.rule}, seed {old.seed}, {old.images}); "
                 "name another file, or remove it"
             )
         with atomic_path(file) as made:
-            made.write_text(json.dumps(_document(self)) + "\n", encoding="utf-8")
+            made.write_text(json.dumps({**content, "sha256": digest}) + "\n", encoding="utf-8")
 
 
 def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
@@ -143,25 +146,38 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     >>> read_split(root / "split.json", images).take(images, "calibration").ids
     ('a/0.png', 'b/0.png')
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"the seed must be a whole number, 0 or more; got {seed!r}")
-    make, groups = _found(rule)
-    parts = make(images.labels, groups, int(seed))
-    if empty := next((name for name, rows in parts.items() if not len(rows)), ""):
+    seed = whole_number(seed, "the seed")
+    said = _parsed(rule)
+    labels, rows = images.labels, np.arange(len(images))
+    rest_part = TEST
+    if share := said["share"]:
+        rest_part = TRAIN
+        taken = _stratified(labels, rows, float(share) / 100, np.random.default_rng(seed))
+    elif said["halves"]:
+        taken = _stratified(labels, rows, 0.5, np.random.default_rng(seed))
+    elif said["first"]:
+        classes, counts = np.unique(labels, return_counts=True)
+        for few in np.flatnonzero(counts < int(said["first"]))[:1]:
+            raise InputError(f"{rule}: class {classes[few]} has {counts[few]:,} images")
+        budget = int(said["first"]) * len(classes)
+        taken = draw_rows(labels, budget, seed=seed, draw=0, way="first-per-class")
+    else:
+        if int(said["random"]) >= len(rows):
+            raise InputError(
+                f"{rule}: there are {len(rows):,} images, and some must be left to test on"
+            )
+        taken = draw_rows(labels, int(said["random"]), seed=seed, draw=0)
+    rest = np.setdiff1d(rows, taken, assume_unique=True)
+    if of_rest := said["of_rest"]:
+        # With the paper, what is calibrated on does not depend on what is left.
+        rng = np.random.default_rng((seed, 1))
+        rest = _stratified(labels, rest, float(of_rest) / 100, rng)
+    parts = {CALIBRATION: taken, rest_part: rest}
+    if empty := next((name for name, part in parts.items() if not len(part)), ""):
         raise InputError(
             f"the split {rule} of {images.name} ({len(images):,}) has nothing to {_USE[empty]}"
         )
-    return ImageSplit(
-        rule=rule,
-        seed=int(seed),
-        parts=parts,
-        images=images.name,
-        images_sha256=images.checksum(),
-        n=len(images),
-    )
-
-
-_USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
+    return ImageSplit(rule, seed, parts, images.name, images.checksum(), len(images))
 
 
 def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
@@ -172,7 +188,7 @@ def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
     FileError
         If it is damaged, was changed, or was made for other images.
     """
-    found = _read(Path(path))
+    found, _ = _read(Path(path))
     try:
         found.require(images)
     except InputError as error:
@@ -192,64 +208,13 @@ def known_rule(rule: str) -> str:
     ...
     smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
     """
-    _found(rule)
+    _parsed(rule)
     return rule
 
 
-# --- rules ---------------------------------------------------------------------------------------
-
-
-def _share(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
-    rows = np.arange(len(labels))
-    taken = _stratified(labels, rows, float(groups[0]) / 100, np.random.default_rng(seed))
-    rest = np.setdiff1d(rows, taken, assume_unique=True)
-    if len(groups) > 1:  # with the paper, what is calibrated on does not depend on what is left
-        rng = np.random.default_rng((seed, 1))
-        rest = _stratified(labels, rest, float(groups[1]) / 100, rng)
-    return {CALIBRATION: taken, TRAIN: rest}
-
-
-def _halves(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
-    rows = np.arange(len(labels))
-    taken = _stratified(labels, rows, 0.5, np.random.default_rng(seed))
-    return {CALIBRATION: taken, TEST: np.setdiff1d(rows, taken, assume_unique=True)}
-
-
-def _first(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
-    each = int(groups[0])
-    classes, counts = np.unique(labels, return_counts=True)
-    for few in np.flatnonzero(counts < each)[:1]:
-        raise InputError(f"first-{each}: class {classes[few]} has {counts[few]:,} images")
-    taken = draw_rows(labels, each * len(classes), seed=seed, draw=0, way="first-per-class")
-    return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
-
-
-def _random(labels: IntArray, groups: tuple[str, ...], seed: int) -> Parts:
-    many = int(groups[0])
-    if many >= len(labels):
-        raise InputError(
-            f"random-{many}: there are {len(labels):,} images, and some must be left to test on"
-        )
-    taken = draw_rows(labels, many, seed=seed, draw=0)
-    return {CALIBRATION: taken, TEST: np.setdiff1d(np.arange(len(labels)), taken)}
-
-
-_Rule = Callable[[IntArray, tuple[str, ...], int], Parts]
-
-_RULES: dict[str, _Rule] = {
-    _PERCENT: _share,
-    rf"{_PERCENT}\+{_PERCENT}": _share,
-    r"first-([1-9]\d{0,8})": _first,
-    "halves": _halves,
-    r"random-([1-9]\d{0,8})": _random,
-}
-
-
-def _found(rule: str) -> tuple[_Rule, tuple[str, ...]]:
-    """Return how a rule is followed, and its numbers."""
-    for pattern, make in _RULES.items():
-        if found := re.fullmatch(pattern, rule):
-            return make, found.groups()
+def _parsed(rule: str) -> dict[str, str]:
+    if found := _RULE.fullmatch(rule):
+        return found.groupdict(default="")
     raise InputError(
         f"unknown split {rule!r}; write one as 5%, 5%+10%, first-5, halves or random-2500"
     )
@@ -277,29 +242,12 @@ def _stratified(
     return np.sort(np.concatenate(taken)) if taken else np.arange(0)
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
-def _document(split: ImageSplit) -> dict[str, Any]:
-    content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "images": split.images,
-        "images_sha256": split.images_sha256,
-        "n": split.n,
-        "rule": split.rule,
-        "seed": split.seed,
-        "parts": {name: rows.tolist() for name, rows in split.parts.items()},
-    }
-    return {**content, "sha256": _digest(content)}
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _read(file: Path) -> ImageSplit:
-    """Read a split without its images."""
+def _read(file: Path) -> tuple[ImageSplit, str]:
+    """Read a split without its images; return its checksum, too."""
     content = read_document(file, most=MAX_BYTES, what="split of images", error=FileError)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise FileError(f"{file} is not a split of images")
@@ -311,22 +259,18 @@ def _read(file: Path) -> ImageSplit:
     digest = content.pop("sha256")
     if _digest(content) != digest:
         raise FileError(f"{file} was changed since it was written: its checksum differs")
-    parts = {name: _rows(file, name, rows, content["n"]) for name, rows in content["parts"].items()}
-    together = np.concatenate(list(parts.values())) if parts else np.arange(0)
-    if len(np.unique(together)) < len(together):
+    parts, n = content["parts"], content["n"]
+    for name, rows in parts.items():
+        if not (isinstance(rows, list) and all(type(row) is int and 0 <= row < n for row in rows)):
+            raise FileError(f"{file}: rows of {name!r} must be whole numbers below {n:,}")
+    together = [row for rows in parts.values() for row in rows]
+    if len(set(together)) < len(together):
         raise FileError(f"{file}: a row occurs twice")
     return ImageSplit(
         rule=content["rule"],
         seed=content["seed"],
-        parts=parts,
+        parts={name: np.array(rows, dtype=np.int64) for name, rows in parts.items()},
         images=content["images"],
         images_sha256=content["images_sha256"],
-        n=content["n"],
-    )
-
-
-def _rows(file: Path, name: str, rows: object, n: int) -> IntArray:
-    fits = isinstance(rows, list) and all(type(row) is int and 0 <= row < n for row in rows)
-    if not fits:
-        raise FileError(f"{file}: rows of {name!r} must be whole numbers below {n:,}")
-    return np.array(rows, dtype=np.int64)
+        n=n,
+    ), digest
