@@ -23,7 +23,7 @@ from torch.nn import functional
 from smallcal.errors import FileError, InputError, MissingExtraError, SmallcalError
 from smallcal.io.lock import alone_in
 from smallcal_lab.vision import open_images, open_model, read_recipe, read_split, train
-from smallcal_lab.vision.training.chance import START, draw_from, order_of
+from smallcal_lab.vision.training.batches import START, draw_from, order_of
 from support.training import PAPER_IMAGES, PAPER_MIX, digit_folders, photo_folders, recipe
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -29,13 +29,19 @@ from smallcal_lab.vision import open_images, open_model
 from smallcal_lab.vision.loading import loader_of, loading
 from smallcal_lab.vision.models.model import InputSpec
 from smallcal_lab.vision.models.preprocess import Preprocess
-from smallcal_lab.vision.training.augment import training_transform
-from smallcal_lab.vision.training.batches import Batches, Loaded, Mixer, pieces
-from smallcal_lab.vision.training.chance import own_chance
+from smallcal_lab.vision.training.batches import (
+    MIX,
+    Batches,
+    Loaded,
+    Mixer,
+    draw_from,
+    own_chance,
+    pieces,
+    training_transform,
+)
 from smallcal_lab.vision.training.optimisation import loss_of, optimizer_of, rate_of, schedule_of
 from smallcal_lab.vision.training.processes import Place, device_named, place_of
-from smallcal_lab.vision.training.recipe import read_recipe
-from smallcal_lab.vision.training.sections import Loss
+from smallcal_lab.vision.training.recipe import Loss, read_recipe
 from support.photos import photos
 from support.trained_nets import conv
 from support.training import PAPER_IMAGES, PAPER_MIX, photo_folders, recipe
@@ -115,8 +121,6 @@ def test_the_loss_of_a_mixed_batch_is_timms():
 
 
 def timms(images, labels, step):
-    from smallcal_lab.vision.training.chance import MIX, draw_from
-
     mixer = Mixup(0.8, 1.0, prob=1.0, switch_prob=0.5, label_smoothing=0.1, num_classes=5)
     with own_chance():
         draw_from(0, MIX, 0, step)

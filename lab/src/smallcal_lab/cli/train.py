@@ -62,9 +62,8 @@ def train(
     # Not at the top: without Pillow the help of this verb should still be there.
     from smallcal_lab.vision import read_recipe, recipe_names
     from smallcal_lab.vision import train as train_model
-    from smallcal_lab.vision.training.keys import value_of
     from smallcal_lab.vision.training.processes import place_of
-    from smallcal_lab.vision.training.recipe import recipe_text
+    from smallcal_lab.vision.training.recipe import recipe_text, value_of
 
     if listed:
         _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)

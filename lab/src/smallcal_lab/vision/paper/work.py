@@ -10,8 +10,7 @@ from typing import Any
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal_lab.vision.images import HUB, open_images
 from smallcal_lab.vision.paper.cells import Paper, PaperCell, Shift
-from smallcal_lab.vision.training.recipe import Recipe, read_recipe, recipe_names
-from smallcal_lab.vision.training.sections import NO_SPLIT
+from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe, recipe_names
 
 #: Folders below the one that is written: runs of training, logits, and what is linked to.
 RUNS, LOGITS, LINKS = "runs", "logits", "links"

@@ -1,5 +1,8 @@
 """Batches of training images: the same ones however many processes load or train.
 
+Random numbers depend on what they are for (an image of an epoch, a batch) and on nothing that came
+before, so that a run that was stopped goes on as if it had not been.
+
 A batch is cut up among processes so that the first image of it and the last are in the same
 piece, the second and the last but one, and so on: these are the pairs that timm's Mixup mixes. Each
 process mixes its piece with the same numbers, and together the pieces are the batch that one
@@ -8,87 +11,75 @@ process would have made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from smallcal.data.predictions import IntArray
 from smallcal.data.shown import one_line
-from smallcal.errors import InputError, SmallcalError
+from smallcal.errors import FileError, InputError, SmallcalError, needing
 from smallcal_lab.vision.image_set import ImageSet
-from smallcal_lab.vision.training.augment import timm_data
-from smallcal_lab.vision.training.chance import IMAGE, MIX, draw_from, order_of, own_chance
+from smallcal_lab.vision.models.model import InputSpec
+from smallcal_lab.vision.models.preprocess import Preprocess
 from smallcal_lab.vision.training.processes import Place
 from smallcal_lab.vision.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Epoch and rows of a batch.
-Asked = tuple[int, IntArray]
+#: What numbers are drawn for.
+START, ORDER, DROPOUT, IMAGE, MIX = range(5)
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """Images by rows, ready for the network; a data set as torch's DataLoader takes it.
+def seed_of(*key: int) -> int:
+    """Return a seed of 64 bits for a few numbers."""
+    text = ",".join(map(str, key)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
-    Attributes
-    ----------
-    images : ImageSet
-    transform : callable
-        From an image to a tensor.
-    seed : int, or None
-        Where the transform is random.
-    """
 
-    images: ImageSet
-    transform: Any
-    seed: int | None = None
+def draw_from(*key: int) -> None:
+    """Let all generators begin anew, as the key says: Python's, NumPy's and torch's on the CPU."""
+    import torch
 
-    def __getitem__(self, asked: Asked) -> tuple[Tensor, Tensor] | SmallcalError:
-        """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
-        import torch
+    seed = seed_of(*key)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - timm and torchvision draw from this one
+    torch.default_generator.manual_seed(seed)
 
-        epoch, rows = asked
-        seen = []
-        with nullcontext() if self.seed is None else own_chance():
-            for row in rows.tolist():
-                found = self._seen(row, epoch)
-                if isinstance(found, SmallcalError):
-                    return found
-                seen.append(found)
-        if len({one.shape for one in seen}) > 1:
-            return InputError(f"{self.images.name}: preprocessing gives images of several sizes")
-        return torch.stack(seen), torch.from_numpy(self.images.labels[rows])
 
-    def _seen(self, row: int, epoch: int) -> Tensor | SmallcalError:
-        """Return one image; preprocessing is anybody's, and may raise anything."""
-        try:
-            if self.seed is not None:
-                draw_from(self.seed, IMAGE, epoch, row)
-            found: Tensor = self.transform(self.images.image(row))
-            return found
-        except SmallcalError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - see above
-            why = f"{type(error).__name__}: {one_line(error)[:200]}"
-            return InputError(f"{self.images.name}: preprocessing {self.images.ids[row]}: {why}")
+@contextmanager
+def own_chance() -> Iterator[None]:
+    """Leave all generators as they were, whatever the block draws."""
+    import torch
+
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+
+
+def order_of(n: int, *, seed: int, epoch: int) -> IntArray:
+    """Return the order in which an epoch goes through the images."""
+    return np.random.default_rng(seed_of(seed, ORDER, epoch)).permutation(n)
 
 
 @dataclass(frozen=True)
 class Batches:
     """Which rows are in which batch, for one process of several.
 
-    Attributes
-    ----------
-    n, size : int
-        Images in all, and in a batch of all processes together; what is left over at the end of an
-        epoch is not used in it.
-    seed : int
-    place : Place
+    ``size`` is that of a batch of all processes together; what is left over at the end of an epoch
+    is not used in it.
     """
 
     n: int
@@ -113,8 +104,8 @@ class Batches:
         """Batches of an epoch."""
         return self.n // self.size
 
-    def of(self, epoch: int) -> Iterator[Asked]:
-        """Yield what this process loads for each step of an epoch."""
+    def of(self, epoch: int) -> Iterator[tuple[int, IntArray]]:
+        """Yield the epoch and the rows that this process loads, for each step."""
         order = order_of(self.n, seed=self.seed, epoch=epoch)
         own = pieces(self.size, self.place)
         for step in range(self.steps):
@@ -136,28 +127,116 @@ def pieces(size: int, place: Place) -> IntArray:
     return np.concatenate([first, size - 1 - first[::-1]])
 
 
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """Images by epoch and rows, as torch's DataLoader takes them; random ones by a seed."""
+
+    images: ImageSet
+    transform: Callable[[Image.Image], Any]
+    seed: int | None = None
+
+    def __getitem__(self, asked: tuple[int, IntArray]) -> tuple[Tensor, Tensor] | SmallcalError:
+        """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
+        import torch
+
+        epoch, rows = asked
+        name, seen = self.images.name, []
+        with nullcontext() if self.seed is None else own_chance():
+            for row in rows.tolist():
+                if self.seed is not None:
+                    draw_from(self.seed, IMAGE, epoch, row)
+                try:
+                    seen.append(self.transform(self.images.image(row)))
+                except SmallcalError as error:
+                    return error
+                except Exception as error:  # noqa: BLE001 - preprocessing is anybody's
+                    why = f"{type(error).__name__}: {one_line(error)[:200]}"
+                    return InputError(f"{name}: preprocessing {self.images.ids[row]}: {why}")
+        if len({one.shape for one in seen}) > 1:
+            return InputError(f"{name}: preprocessing gives images of several sizes")
+        return torch.stack(seen), torch.from_numpy(self.images.labels[rows])
+
+
+def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[..., Any]) -> Any:
+    """Return timm's steps from an image to a training image; without any, ``preprocess``."""
+    said = recipe.augment
+    if not said.changes_images:
+        return preprocess
+    data = _timm_data("changing training images")
+    from torchvision import transforms
+
+    try:
+        crop, change, finish = data.create_transform(
+            seen.size,
+            is_training=True,
+            separate=True,
+            scale=said.crop_scale,
+            hflip=said.flip,
+            color_jitter=None,
+            auto_augment=said.auto_augment or None,
+            interpolation=seen.interpolation,
+            mean=seen.mean,
+            std=seen.std,
+            re_prob=said.erasing,
+            re_mode="pixel",
+        )
+    except (AssertionError, ValueError, KeyError, TypeError) as error:
+        raise FileError(
+            f"{recipe.source}: timm rejects these values of [augment], perhaps auto_augment = "
+            f"{said.auto_augment!r}: {type(error).__name__} {error}"
+        ) from None
+    _let_go_black(change)
+    first = crop.transforms
+    if said.crop != "resized":  # the other crops take the place of timm's, which is its first step
+        first = [Preprocess(seen).picture, *first[1:]]
+    if said.crop == "padded":
+        pad = [round(said.padding * side) for side in (seen.size[1], seen.size[0])]
+        first.insert(1, transforms.RandomCrop(seen.size, padding=pad))
+    return transforms.Compose([*first, *change.transforms, *finish.transforms])
+
+
+@dataclass(frozen=True)
+class _Posterize:
+    """timm's Posterize, to black where no bit is kept: Pillow refuses that from version 13 on."""
+
+    own: Any
+
+    def __call__(self, image: Any, bits: int, **more: Any) -> Any:
+        return self.own(image, bits, **more) if bits else Image.new(image.mode, image.size)
+
+
+def _let_go_black(steps: Any) -> None:
+    for step in steps.transforms:
+        for one in [*getattr(step, "ops", []), *chain(*getattr(step, "policy", []))]:
+            if one.name.startswith("Posterize"):
+                one.aug_fn = _Posterize(one.aug_fn)
+
+
 class Mixer:
     """timm's Mixup and CutMix of a batch, or nothing; labels become shares of classes."""
 
     def __init__(self, recipe: Recipe, classes: int) -> None:
-        self.seed = recipe.training.seed
-        self.mix: Any = None
-        said = recipe.augment
-        if said.mixes:
-            self.mix = timm_data("mixing images").Mixup(
-                mixup_alpha=said.mixup,
-                cutmix_alpha=said.cutmix,
-                prob=said.mix_probability,
-                switch_prob=said.switch_probability,
-                mode="batch",
-                label_smoothing=0.0,  # the loss does it, mixed or not
-                num_classes=classes,
-            )
+        self.seed, said = recipe.training.seed, recipe.augment
+        self.mix: Any = said.mixes and _timm_data("mixing images").Mixup(
+            mixup_alpha=said.mixup,
+            cutmix_alpha=said.cutmix,
+            prob=said.mix_probability,
+            switch_prob=said.switch_probability,
+            mode="batch",
+            label_smoothing=0.0,  # the loss does it, mixed or not
+            num_classes=classes,
+        )
 
     def __call__(self, images: Tensor, labels: Tensor, *, epoch: int, step: int) -> Any:
         """Return images and labels, mixed."""
-        if self.mix is None:
+        if not self.mix:
             return images, labels
         with own_chance():
             draw_from(self.seed, MIX, epoch, step)
             return self.mix(images, labels)
+
+
+def _timm_data(purpose: str) -> Any:
+    """Return timm's module of data; one line where it, or torchvision below it, is missing."""
+    with needing("timm", "vision", purpose, of="smallcal-lab"):
+        return import_module("timm.data")

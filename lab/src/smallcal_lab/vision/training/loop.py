@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,9 +13,17 @@ import numpy as np
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, SmallcalError
+from smallcal_lab.vision.image_set import ImageSet
 from smallcal_lab.vision.loading import loader_of, loading, of_worker
-from smallcal_lab.vision.training.batches import Batches, Loaded, Mixer
-from smallcal_lab.vision.training.chance import DROPOUT, draw_from
+from smallcal_lab.vision.models.model import VisionModel
+from smallcal_lab.vision.training.batches import (
+    DROPOUT,
+    Batches,
+    Loaded,
+    Mixer,
+    draw_from,
+    training_transform,
+)
 from smallcal_lab.vision.training.optimisation import loss_of, optimizer_of, schedule_of
 from smallcal_lab.vision.training.processes import Place, even_out, parallel, summed
 from smallcal_lab.vision.training.recipe import Recipe
@@ -24,7 +31,7 @@ from smallcal_lab.vision.training.run_folder import Epoch
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
 #: Losses are looked at so many steps at once: to look makes a GPU wait.
 _LOOK = 50
@@ -38,34 +45,18 @@ class Step(NamedTuple):
     loss: float
 
 
-@dataclass(frozen=True, eq=False)
-class Material:
-    """What is learnt from.
-
-    Attributes
-    ----------
-    train : Loaded
-    check : Loaded or None
-        The images to calibrate on, seen as in a test.
-    mixer : Mixer
-    batches : Batches
-    """
-
-    train: Loaded
-    check: Loaded | None
-    mixer: Mixer
-    batches: Batches
-
-
 class Trainer:
     """A model under training, with all that changes from epoch to epoch.
 
     Parameters
     ----------
     recipe : Recipe
-    module : nn.Module
+    model : VisionModel
         On the device.
-    material : Material
+    images : ImageSet
+        To train on.
+    check : ImageSet or None
+        The images to calibrate on, whose accuracy is told.
     device : torch.device
     place : Place
     """
@@ -73,8 +64,10 @@ class Trainer:
     def __init__(
         self,
         recipe: Recipe,
-        module: nn.Module,
-        material: Material,
+        model: VisionModel,
+        images: ImageSet,
+        check: ImageSet | None,
+        *,
         device: torch.device,
         place: Place,
     ) -> None:
@@ -85,13 +78,19 @@ class Trainer:
             raise InputError(
                 "[training] precision = 'float16' needs a GPU; bfloat16 works on CPUs as well"
             )
-        self.recipe, self.module, self.material = recipe, module, material
+        self.recipe, self.module = recipe, model.module
         self.device, self.place = device, place
-        self.optimizer = optimizer_of(recipe, module)
+        self.batches = Batches(len(images), said.batch_size, said.seed, place)
+        seed = said.seed if recipe.augment.changes_images else None
+        transform = training_transform(recipe, model.input, model.preprocess)
+        self.images = Loaded(images, transform, seed)
+        self.check = None if check is None else Loaded(check, model.preprocess)
+        self.mixer = Mixer(recipe, model.classes)
+        self.optimizer = optimizer_of(recipe, self.module)
         self.schedule = schedule_of(recipe, self.optimizer)
         self.scaler: Any = torch.amp.GradScaler(device.type, enabled=said.precision == "float16")
         self.loss = loss_of(recipe.loss)
-        self.parallel = parallel(module, place, device, sync=said.sync_batch_norm)
+        self.parallel = parallel(self.module, place, device, sync=said.sync_batch_norm)
         self.log: list[Epoch] = []
 
     def state(self) -> dict[str, Any]:
@@ -112,21 +111,19 @@ class Trainer:
 
     def epoch(self, on_step: Callable[[Step], object]) -> Epoch:
         """Train for one epoch more, and look at the images that are left; steps are told later."""
-        number = len(self.log)
         start = time.perf_counter()
         rate = float(self.optimizer.param_groups[0]["lr"])
-        losses = self._train(number, on_step)
+        losses = self._train(len(self.log), on_step)
         seconds = time.perf_counter() - start
         self.schedule.step()
         even_out(self.module, self.place)
-        images = self.material.batches.steps * self.material.batches.size
         row = Epoch(
-            epoch=number + 1,
+            epoch=len(self.log) + 1,
             lr=rate,
             loss=math.fsum(losses) / len(losses),
             accuracy=self._accuracy(),
             seconds=round(seconds, 3),
-            images_per_second=round(images / seconds, 1),
+            images_per_second=round(self.batches.steps * self.batches.size / seconds, 1),
         )
         self.log.append(row)
         return row
@@ -135,27 +132,27 @@ class Trainer:
         """Return the losses of an epoch's steps."""
         import torch
 
-        said = self.recipe.training
+        said, gpu = self.recipe.training, self.device.type == "cuda"
         self.module.train()
         draw_from(said.seed, DROPOUT, epoch, self.place.rank)
-        if self.device.type == "cuda":
+        if gpu:
             torch.cuda.manual_seed(torch.initial_seed())
         found: list[float] = []
         pending: list[Tensor] = []
-        asked = list(self.material.batches.of(epoch))
-        gpu = self.device.type == "cuda"
-        loader = loader_of(self.material.train, asked, workers=said.workers, pin=gpu)
+        loader = loader_of(self.images, list(self.batches.of(epoch)), workers=said.workers, pin=gpu)
         with loading(loader) as batches:
             for step, (images, labels) in enumerate(batches):
                 with _model_errors():
                     images = images.to(self.device, non_blocking=gpu)
                     labels = labels.to(self.device, non_blocking=gpu)
-                    images, labels = self.material.mixer(images, labels, epoch=epoch, step=step)
-                    pending.append(self._learn(images, labels))
-                if len(pending) == _LOOK or step + 1 == len(asked):
-                    for loss in self._looked_at(epoch, len(found), pending):
+                    pending.append(self._learn(*self.mixer(images, labels, epoch=epoch, step=step)))
+                if len(pending) == _LOOK or step + 1 == self.batches.steps:
+                    total = summed(torch.stack(pending).float(), self.place)
+                    for loss in (total / self.place.world).tolist():
                         found.append(loss)
-                        on_step(Step(epoch + 1, len(found), loss))
+                        told = Step(epoch + 1, len(found), loss)
+                        _require_number(told)
+                        on_step(told)
                     pending = []
         return found
 
@@ -180,33 +177,17 @@ class Trainer:
         self.scaler.update()
         return loss.detach()
 
-    def _looked_at(self, epoch: int, before: int, pending: list[Tensor]) -> list[float]:
-        """Return losses as numbers, over all processes; one that is none ends the run."""
-        import torch
-
-        total = summed(torch.stack(pending).float(), self.place)
-        losses: list[float] = (total / self.place.world).tolist()
-        for number, loss in enumerate(losses, before + 1):
-            if not math.isfinite(loss):
-                raise InputError(
-                    f"the loss is {loss} at epoch {epoch + 1:,}, step {number:,}; try a lower "
-                    "[optimizer] lr, more [schedule] warmup_epochs or [training] clip = 1"
-                )
-        return losses
-
     def _accuracy(self) -> float | None:
         """Return the share of the images to calibrate on that are told right; only to be seen."""
         import torch
 
-        check = self.material.check
-        if check is None:
+        if self.check is None:
             return None
-        said, n = self.recipe.training, len(check.images)
+        n, size = len(self.check.images), self.batches.size // self.place.world
         rows = np.arange(self.place.rank, n, self.place.world)
-        size = said.batch_size // self.place.world
         asked = [(0, rows[start : start + size]) for start in range(0, len(rows), size)]
         right = torch.zeros(1, dtype=torch.int64, device=self.device)
-        loader = loader_of(check, asked, workers=said.workers)
+        loader = loader_of(self.check, asked, workers=self.recipe.training.workers)
         with evaluating(self.module), loading(loader) as batches:
             for images, labels in batches:
                 logits = logits_of(self.module(images.to(self.device)))
@@ -214,11 +195,12 @@ class Trainer:
         return int(summed(right, self.place)) / n
 
 
-#: What models raise where a batch does not fit them.
-_RAISED = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError),
-    *(RuntimeError, TypeError, ValueError),
-)
+def _require_number(step: Step) -> None:
+    if not math.isfinite(step.loss):
+        raise InputError(
+            f"the loss is {step.loss} at epoch {step.epoch:,}, step {step.step:,}; try a lower "
+            "[optimizer] lr, more [schedule] warmup_epochs or [training] clip = 1"
+        )
 
 
 @contextmanager
@@ -228,7 +210,7 @@ def _model_errors() -> Iterator[None]:
         yield
     except SmallcalError:
         raise
-    except _RAISED as error:
+    except Exception as error:
         if of_worker(error):
             raise
         said = one_line(error)[:200]

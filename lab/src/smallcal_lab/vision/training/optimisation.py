@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from smallcal.errors import InputError
-from smallcal_lab.vision.training.recipe import Recipe
-from smallcal_lab.vision.training.sections import Loss
+from smallcal_lab.vision.training.recipe import Loss, Recipe
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,31 +23,29 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> Optimizer:
     from torch import optim
 
     said = recipe.optimizer
-    asked: Any = getattr(module, "no_weight_decay", None)
-    spared = set(asked()) if callable(asked) else set()
-    groups: dict[float, list[Any]] = {0.0: [], said.weight_decay: []}
+    asked: Any = getattr(module, "no_weight_decay", set)
+    spared = asked()
+    plain: list[Any] = []
+    decayed: list[Any] = []
     for name, weight in module.named_parameters():
         if weight.requires_grad:
-            plain = weight.ndim <= 1 or name.endswith(".bias") or name in spared
-            groups[0.0 if plain else said.weight_decay].append(weight)
-    given = [{"params": found, "weight_decay": decay} for decay, found in groups.items() if found]
-    if not given:
+            vector = weight.ndim <= 1 or name.endswith(".bias")
+            (plain if vector or name in spared else decayed).append(weight)
+    if not plain and not decayed:
         raise InputError("the model has no weights that can be trained")
+    groups = [
+        {"params": plain, "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": said.weight_decay},
+    ]
     if said.name == "adamw":
-        return optim.AdamW(given, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps)
-    return optim.SGD(given, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
+        return optim.AdamW(groups, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps)
+    return optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
 
 
 def rate_of(recipe: Recipe, epoch: int) -> float:
     """Return the learning rate of an epoch, counted from 0.
 
     Warm-up epochs are the first of those that the cosine is counted over, as in timm.
-
-    Examples
-    --------
-    >>> from smallcal_lab.vision.training.recipe import read_recipe
-    >>> [f"{rate_of(read_recipe('paper-adamw'), epoch):.2e}" for epoch in (0, 1, 4, 5, 50, 99)]
-    ['1.00e-06', '1.08e-05', '4.02e-05', '4.97e-05', '2.50e-05', '1.23e-08']
     """
     said, lr = recipe.schedule, recipe.optimizer.lr
     if epoch < said.warmup_epochs:

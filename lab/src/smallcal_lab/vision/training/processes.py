@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Which process this is.
-
-    Attributes
-    ----------
-    rank, world : int
-        Its number, from 0, and how many there are.
-    local : int
-        Its number on this machine.
-    """
+    """Which process this is: its number of how many, and its number on this machine."""
 
     rank: int = 0
     world: int = 1
@@ -41,41 +33,29 @@ class Place:
         return self.rank == 0
 
 
-def place_of(environment: os._Environ[str] | dict[str, str] = os.environ) -> Place:
+def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     """Return which process this is, by the variables that ``torchrun`` sets.
 
     Examples
     --------
     >>> place_of({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
     Place(rank=1, world=2, local=1)
-    >>> place_of({}).world
-    1
     """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in environment for name in names):
         return Place()
+    said = ", ".join(f"{name}={environment[name]}" for name in names)
     try:
-        rank, world, local = (int(environment[name]) for name in names)
+        place = Place(*(int(environment[name]) for name in names))
     except ValueError:
-        rank, world, local = -1, 0, 0
-    if not 0 <= rank < world:
-        said = ", ".join(f"{name}={environment[name]}" for name in names)
+        place = Place(-1)
+    if not 0 <= place.rank < place.world:
         raise InputError(f"the environment has {said}, which torchrun would never set")
-    return Place(rank, world, local)
+    return place
 
 
 def device_named(name: str, place: Place) -> torch.device:
-    """Return a device that is there.
-
-    Examples
-    --------
-    >>> device_named("cpu", Place())
-    device(type='cpu')
-    >>> device_named("gpu", Place())
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown device 'gpu'; write auto, cpu, cuda, cuda:1 or mps
-    """
+    """Return a device that is there."""
     import torch
 
     if name == "auto":
@@ -97,22 +77,20 @@ def device_named(name: str, place: Place) -> torch.device:
 
 @contextmanager
 def together(place: Place, device: torch.device) -> Iterator[None]:
-    """Join the processes while the block works: by nccl on GPUs, by gloo elsewhere.
-
-    Those that are joined already stay so.
-    """
+    """Join the processes while the block works, unless they are joined already."""
     import torch
     from torch import distributed
 
     if place.world == 1 or distributed.is_initialized():
         yield
         return
-
-    if device.type == "cuda":
+    gpu = device.type == "cuda"
+    if gpu:
         torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
     try:
-        distributed.init_process_group(backend, rank=place.rank, world_size=place.world)
+        distributed.init_process_group(
+            "nccl" if gpu else "gloo", rank=place.rank, world_size=place.world
+        )
     except (RuntimeError, ValueError) as error:
         raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
     try:
@@ -123,12 +101,11 @@ def together(place: Place, device: torch.device) -> Iterator[None]:
 
 def shared(value: Any, place: Place) -> Any:
     """Return what the first process has; all wait for it."""
-    if place.world == 1:
-        return value
-    from torch import distributed
-
     held = [value]
-    distributed.broadcast_object_list(held, src=0)
+    if place.world > 1:
+        from torch import distributed
+
+        distributed.broadcast_object_list(held, src=0)
     return held[0]
 
 

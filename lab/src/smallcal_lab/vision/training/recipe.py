@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from smallcal.errors import FileError, InputError, choose, missing_file
 from smallcal_lab.toml import toml_value
-from smallcal_lab.vision.training.keys import section_of
-from smallcal_lab.vision.training.sections import (
-    Augment,
-    Data,
-    Loss,
-    Model,
-    Optimizer,
-    Schedule,
-    Training,
-)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +21,130 @@ else:
 
 #: A recipe has a few hundred bytes.
 _MAX_BYTES = 1_000_000
+
+#: No number of a recipe is larger: it fits a random generator's seed.
+_MOST = 2**32 - 1
+
+#: The recipes that come with smallcal.
+_SHIPPED = files("smallcal_lab.vision.training") / "recipes"
+
+#: Instead of a rule for a split: train on all images that are there.
+NO_SPLIT = "none"
+
+_WORDS: dict[type, str] = {
+    **{str: "a text", bool: "true or false", int: "a whole number", float: "a number"},
+    **{tuple: "a list of numbers", dict: "a table"},
+}
+
+
+def key(
+    default: Any = MISSING,
+    *,
+    least: float = -math.inf,
+    most: float = _MOST,
+    above: float = -math.inf,
+    below: float = math.inf,
+    one_of: Sequence[str] = (),
+) -> Any:
+    """Return a field of a section, with what its values must be."""
+    rules = {"least": least, "most": most, "above": above, "below": below, "one_of": one_of}
+    return field(default=default, metadata=rules)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is trained."""
+
+    source: str = key()  # as ``open_model`` takes it
+    pretrained: bool = key(default=True)  # begin with the source's weights, or random ones
+    weights: str = key("")  # a file of weights to begin with instead
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of what makes the model
+    # A network from the features to T(x), trained along; "stop-grad" ends its gradient there.
+    temperature_head: str = key("none", one_of=("none", "unrestricted", "stop-grad"))
+    head_width: int = key(128, least=1, most=65_536)  # hidden units of that network
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images."""
+
+    source: str = key("")  # as ``open_images`` takes it; empty if named when training starts
+    split: str = key("5%")  # a rule of ``split_images``, or "none"
+    split_seed: int = key(0, least=0)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how much at once, and where."""
+
+    epochs: int = key(100, least=1, most=1_000_000)
+    batch_size: int = key(64, least=1, most=1_000_000)  # of all processes together
+    seed: int = key(0, least=0)
+    device: str = key("auto")  # "auto", "cpu", "cuda", "cuda:1", "mps"
+    workers: int = key(0, least=0, most=256)  # processes that load images, for each device
+    precision: str = key("float32", one_of=("float32", "bfloat16", "float16"))  # of products
+    clip: float = key(0.0, least=0)  # the longest gradient; 0 for any
+    sync_batch_norm: bool = key(default=False)  # statistics of all GPUs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """torch's AdamW or SGD; biases and norms are not decayed."""
+
+    name: str = key("adamw", one_of=("adamw", "sgd"))
+    lr: float = key(above=0, most=1000)
+    weight_decay: float = key(0.0, least=0, most=1000)
+    momentum: float = key(0.9, least=0, below=1)  # this and the next are of SGD
+    nesterov: bool = key(default=False)
+    betas: tuple[float, ...] = key((0.9, 0.999), least=0, below=1)  # and these of AdamW
+    eps: float = key(1e-8, above=0, most=1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each epoch."""
+
+    name: str = key("cosine", one_of=("cosine", "steps", "constant"))
+    warmup_epochs: int = key(0, least=0)  # it rises in a line from ``warmup_lr`` over these
+    warmup_lr: float = key(1e-6, least=0, most=1000)
+    final_lr: float = key(0.0, least=0, most=1000)  # of the cosine, after the last epoch
+    milestones: tuple[int, ...] = key((), least=1)  # epochs from 0, where "steps" multiplies
+    factor: float = key(0.1, above=0, most=1)  # by this
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What is done to training images; without any of it, they are seen as in a test."""
+
+    # "resized" cuts a random part out and resizes it; "padded" moves the image at random.
+    crop: str = key("none", one_of=("none", "resized", "padded"))
+    crop_scale: tuple[float, ...] = key((0.08, 1.0), above=0, most=1)  # area that "resized" keeps
+    padding: float = key(0.125, least=0, most=1)  # share of the side that "padded" moves by
+    flip: float = key(0.0, least=0, most=1)  # how often left and right change places
+    auto_augment: str = key("")  # a policy as timm writes it, ``rand-m9-mstd0.5-inc1``
+    erasing: float = key(0.0, least=0, most=1)  # how often a rectangle becomes noise
+    mixup: float = key(0.0, least=0, most=1000)  # parameters of Beta distributions; 0 for none
+    cutmix: float = key(0.0, least=0, most=1000)
+    mix_probability: float = key(1.0, least=0, most=1)  # how often a batch is mixed
+    switch_probability: float = key(0.5, least=0, most=1)  # by CutMix, if there are both
+
+    @property
+    def mixes(self) -> bool:
+        """Whether batches are mixed."""
+        return bool(self.mixup or self.cutmix)
+
+    @property
+    def changes_images(self) -> bool:
+        """Whether single images are changed at random."""
+        return bool(self.crop != "none" or self.flip or self.auto_augment or self.erasing)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is made small: the cross-entropy, and the Brier score with a weight."""
+
+    label_smoothing: float = key(0.0, least=0, below=1)
+    brier: float = key(0.0, least=0, most=1000)
 
 
 @dataclass(frozen=True)
@@ -81,9 +196,8 @@ class Recipe:
                     f"{name!r} is not a key of a recipe; keys are written like training.epochs; "
                     f"{choose(section, SECTIONS)}"
                 )
-            table, _, inner = one.partition(".")
-            if inner and (section, table) == ("model", "options"):
-                tables[section][table] = {**tables[section][table], inner: value}
+            if section == "model" and one.startswith("options."):
+                tables[section]["options"][one.removeprefix("options.")] = value
             else:
                 tables[section][one] = value
         return recipe_of({"title": self.title, **tables}, source=self.source)
@@ -105,20 +219,21 @@ def read_recipe(recipe: str | os.PathLike[str]) -> Recipe:
     'sgd'
     """
     name = os.fspath(recipe)
-    if name in recipe_names():
-        return recipe_of(_parsed(recipe_text(name), name), source=name)
+    shipped = name in recipe_names()
     file = Path(name).expanduser()
     try:
-        if file.stat().st_size > _MAX_BYTES:
+        if not shipped and file.stat().st_size > _MAX_BYTES:
             raise FileError(f"{file} is not a recipe: it has more than a million bytes")
-        text = file.read_text(encoding="utf-8")
+        text = recipe_text(name) if shipped else file.read_text(encoding="utf-8")
+        return recipe_of(tomllib.loads(text), source=name if shipped else str(file))
     except FileNotFoundError:
         close = missing_file(file) or f"; {choose(name, recipe_names())}"
         raise FileError(f"there is no recipe {name}{close}") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # of the system, of UTF-8 or of TOML
         why = getattr(error, "strerror", None) or error
         raise FileError(f"{file} cannot be read as a recipe: {why}") from None
-    return recipe_of(_parsed(text, str(file)), source=str(file))
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -130,26 +245,28 @@ def recipe_names() -> tuple[str, ...]:
     ('paper-adamw', 'paper-lowdata-10', 'paper-lowdata-25', 'paper-sgd', 'paper-sgd-brier',
      'paper-sgd-stopgrad', 'paper-sgd-temphead')
     """
-    found = (one.name for one in _shipped().iterdir())
+    found = (one.name for one in _SHIPPED.iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
 
 
 def recipe_text(name: str) -> str:
     """Return a recipe that comes with smallcal as it is written, with its comments."""
-    if name not in recipe_names():
-        raise InputError(f"there is no recipe {name!r}; {choose(name, recipe_names())}")
-    return str((_shipped() / f"{name}.toml").read_text(encoding="utf-8"))
+    return str((_SHIPPED / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def _shipped() -> Any:
-    return files("smallcal_lab.vision.training") / "recipes"
+def value_of(text: str) -> Any:
+    """Return what a text is as a value of TOML; one that is none stands for itself.
 
-
-def _parsed(text: str, source: str) -> dict[str, Any]:
+    Examples
+    --------
+    >>> value_of("1e-4"), value_of("[30, 60]"), value_of("timm:resnet18"), value_of("true")
+    (0.0001, [30, 60], 'timm:resnet18', True)
+    """
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"{source} cannot be read as a recipe: {error}") from None
+        found = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return found["value"] if len(found) == 1 else text
 
 
 def recipe_of(document: Mapping[str, Any], *, source: str) -> Recipe:
@@ -170,51 +287,97 @@ def recipe_of(document: Mapping[str, Any], *, source: str) -> Recipe:
         if name not in document:
             raise FileError(f"{source} lacks the section [{name}]")
     sections = {
-        name: section_of(SECTIONS[name], document[name], where=f"{source}: [{name}]")
-        for name in SECTIONS
+        name: _section(kind, document[name], f"{source}: [{name}]")
+        for name, kind in SECTIONS.items()
         if name in document
     }
     made = Recipe(**sections, title=title, source=source)
-    for where, wrong, words in _conflicts(made):
-        if wrong:
-            raise FileError(f"{source}: {where} {words}")
+    _require_consistent(made)
     return made
 
 
-def _conflicts(recipe: Recipe) -> list[tuple[str, bool, str]]:
-    """Return what cannot be together: the key, whether it is so here, and what to say."""
-    training, schedule, augment = recipe.training, recipe.schedule, recipe.augment
-    epochs, steps = training.epochs, schedule.milestones
-    scale = augment.crop_scale
-    return [
-        (
-            "[schedule] warmup_epochs",
-            schedule.warmup_epochs >= epochs and schedule.warmup_epochs > 0,
-            f"({schedule.warmup_epochs}) must be below [training] epochs ({epochs})",
+def _section(kind: Any, given: object, where: str) -> Any:
+    """Return a section from its table."""
+    if not isinstance(given, Mapping):
+        raise FileError(f"{where} must be a table of keys")
+    known = {one.name: one for one in fields(kind)}
+    types = get_type_hints(kind)
+    for name in given:
+        if name not in known:
+            raise FileError(f"{where} has no key {name!r}; {choose(str(name), known)}")
+    for name, one in known.items():
+        if name not in given and one.default is one.default_factory is MISSING:
+            raise FileError(f"{where} lacks the key {name}")
+    checked = {
+        name: _value(value, types[name], known[name].metadata, f"{where} {name}")
+        for name, value in given.items()
+    }
+    return kind(**checked)
+
+
+def _value(given: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:
+    """Return a value of a key, checked."""
+    plain = getattr(kind, "__origin__", kind)
+    if plain is tuple and isinstance(given, list | tuple):
+        return tuple(_value(one, kind.__args__[0], rules, where) for one in given)
+    if plain is float and type(given) is int and abs(given) <= _MOST:
+        given = float(given)
+    if type(given) is not plain:
+        raise FileError(f"{where} must be {_WORDS[plain]}; got {given!r}")
+    if plain is dict:
+        _require_plain(given, where)
+    elif plain in (int, float):
+        _require_range(given, rules, where)
+    elif plain is str and rules["one_of"] and given not in rules["one_of"]:
+        raise FileError(f"{where} is {given!r}; {choose(given, rules['one_of'])}")
+    return given
+
+
+def _require_range(number: float, rules: Mapping[str, Any], where: str) -> None:
+    tests = {
+        "finite": math.isfinite(number),
+        f"at least {rules['least']:g}": number >= rules["least"],
+        f"above {rules['above']:g}": number > rules["above"],
+        f"below {rules['below']:g}": number < rules["below"],
+        f"at most {rules['most']:,}": number <= rules["most"],
+    }
+    for words, holds in tests.items():
+        if not holds:
+            raise FileError(f"{where} must be {words}; got {number!r}")
+
+
+def _require_plain(given: Any, where: str) -> None:
+    """Raise for dates and the like, which no checkpoint could hold."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            _require_plain(value, f"{where}.{name}")
+    elif isinstance(given, list | tuple):
+        for value in given:
+            _require_plain(value, where)
+    elif type(given) not in (str, bool, int, float):
+        raise FileError(f"{where} must be a text, a number, a list or a table; got {given!r}")
+
+
+def _require_consistent(recipe: Recipe) -> None:
+    """Raise for keys that cannot be together."""
+    epochs, batch = recipe.training.epochs, recipe.training.batch_size
+    warmup, steps = recipe.schedule.warmup_epochs, list(recipe.schedule.milestones)
+    scale, said = list(recipe.augment.crop_scale), recipe.optimizer
+    wrong = {
+        f"[schedule] warmup_epochs ({warmup}) must be below [training] epochs ({epochs})": (
+            warmup >= epochs
         ),
-        (
-            "[schedule] milestones",
-            list(steps) != sorted(set(steps)) or any(step >= epochs for step in steps),
-            f"must rise and be below [training] epochs ({epochs}); got {list(steps)}",
+        f"[schedule] milestones must rise and be below [training] epochs ({epochs}); got {steps}": (
+            steps != sorted(set(steps)) or any(step >= epochs for step in steps)
         ),
-        (
-            "[training] batch_size",
-            augment.mixes and training.batch_size % 2 == 1,
-            f"must be even where images of a batch are mixed in pairs; got {training.batch_size}",
+        "[training] batch_size must be even where images of a batch are mixed in pairs; "
+        f"got {batch}": recipe.augment.mixes and batch % 2 == 1,
+        f"[augment] crop_scale must be two shares, the smaller one first; got {scale}": (
+            len(scale) != 2 or scale != sorted(scale)
         ),
-        (
-            "[augment] crop_scale",
-            len(scale) != 2 or scale[0] > scale[-1],
-            f"must be two shares, the smaller one first; got {list(scale)}",
-        ),
-        (
-            "[optimizer] betas",
-            len(recipe.optimizer.betas) != 2,
-            f"must be two numbers; got {list(recipe.optimizer.betas)}",
-        ),
-        (
-            "[optimizer] nesterov",
-            recipe.optimizer.nesterov and not recipe.optimizer.momentum,
-            "needs a positive momentum",
-        ),
-    ]
+        f"[optimizer] betas must be two numbers; got {list(said.betas)}": len(said.betas) != 2,
+        "[optimizer] nesterov needs a positive momentum": said.nesterov and not said.momentum,
+    }
+    for words, holds in wrong.items():
+        if holds:
+            raise FileError(f"{recipe.source}: {words}")

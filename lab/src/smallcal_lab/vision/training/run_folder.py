@@ -14,13 +14,13 @@ Each file is written whole or not at all; ``last.pt`` says which epochs are done
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, MissingExtraError, file_errors
@@ -28,8 +28,8 @@ from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import changes
 from smallcal.metrics.units import PERCENT
+from smallcal.plots.style import axes_or_new, caption, dress, legend, look, name_series, strip_over
 from smallcal_lab.vision.splits import ImageSplit
-from smallcal_lab.vision.training.curve import draw_run
 from smallcal_lab.vision.training.recipe import Recipe, read_recipe
 
 #: What may change while a run is under way: where it is done, not what. That images are the same
@@ -38,18 +38,7 @@ FREE = (("training", "device"), ("training", "workers"), ("data", "source"))
 
 
 class Epoch(NamedTuple):
-    """A row of the log.
-
-    Attributes
-    ----------
-    epoch : int
-        From 1.
-    lr, loss : float
-        The mean of the loss over the epoch's batches.
-    accuracy : float or None
-        On the images that are left to calibrate on; None if there are none.
-    seconds, images_per_second : float
-    """
+    """A row of the log; ``accuracy`` is on the images to calibrate on, None if there are none."""
 
     epoch: int
     lr: float
@@ -73,41 +62,15 @@ class Epoch(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""
 
-    folder: Path
-
-    @property
-    def recipe(self) -> Path:
-        """The recipe as it was used."""
-        return self.folder / "recipe.toml"
-
-    @property
-    def split(self) -> Path:
-        """Which images are for what."""
-        return self.folder / "split.json"
-
-    @property
-    def last(self) -> Path:
-        """The checkpoint."""
-        return self.folder / "last.pt"
-
-    @property
-    def log(self) -> Path:
-        """The table of epochs."""
-        return self.folder / "log.csv"
-
-    @property
-    def picture(self) -> Path:
-        """The curves."""
-        return self.folder / "run.png"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All that a run writes."""
-        return self.recipe, self.split, self.last, self.log, self.picture
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe, self.split = folder / "recipe.toml", folder / "split.json"
+        self.last, self.log = folder / "last.pt", folder / "log.csv"
+        self.picture = folder / "run.png"
+        self.files = (self.recipe, self.split, self.last, self.log, self.picture)
 
     def require(self, recipe: Recipe) -> None:
         """Raise unless the folder is new, empty or of a run of this very recipe.
@@ -115,16 +78,13 @@ class RunFolder:
         Where no epoch is done yet, another recipe takes the place of the one that is there.
         """
         with file_errors(f"cannot read {self.folder}"):
-            if not self.folder.exists():
-                return
-            if not self.folder.is_dir():
+            if self.folder.exists() and not self.folder.is_dir():
                 raise FileError(f"{self.folder} is a file; name a folder for the run")
-            if not self.recipe.exists():
+            if self.folder.exists() and not self.recipe.exists():
                 left = {self.folder / FILE_NAME, *leftovers(self.files)}
                 if set(self.folder.iterdir()) - left:
                     raise InputError(f"{self.folder} holds other files; name a new folder")
-                return
-            if not self.last.exists():
+            if not self.recipe.exists() or not self.last.exists():
                 return
         differ = changes(_fixed(read_recipe(self.recipe)), _fixed(recipe))
         if differ:
@@ -142,25 +102,22 @@ class RunFolder:
             self.require(recipe)
             for left in leftovers(self.files):
                 left.unlink(missing_ok=True)
-            if not self.last.exists():
+            begun = self.last.exists()
+            if not begun:
                 self.split.unlink(missing_ok=True)
                 with atomic_path(self.recipe) as path:
                     path.write_text(recipe.text(), encoding="utf-8")
-            if split is not None:
-                self._keep(split)
+            try:
+                if split is not None:
+                    split.save(self.split)
+            except FileError:
+                if not begun:
+                    raise
+                raise FileError(
+                    f"{self.split}: the images are not those that the run started with; name "
+                    "another folder for a run on others"
+                ) from None
             yield
-
-    def _keep(self, split: ImageSplit) -> None:
-        """Write the split down; where it is, it must be the same."""
-        try:
-            split.save(self.split)
-        except FileError:
-            if not self.last.exists():
-                raise
-            raise FileError(
-                f"{self.split}: the images are not those that the run started with; name another "
-                "folder for a run on others"
-            ) from None
 
     def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
         """Write the checkpoint, then the log."""
@@ -179,19 +136,39 @@ class RunFolder:
 
     def show(self, log: Sequence[Epoch]) -> None:
         """Write the log as a table."""
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(Epoch._fields)
-        table.writerows(log)
-        with atomic_path(self.log) as path:
-            path.write_text(text.getvalue(), encoding="utf-8")
+        with atomic_path(self.log) as path, open(path, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([Epoch._fields, *log])
 
     def draw(self, log: Sequence[Epoch]) -> None:
         """Write the log as a picture, where matplotlib is installed."""
         with suppress(MissingExtraError):
-            figure: Any = draw_run(log).figure
+            figure = draw_run(log).figure
             with atomic_path(self.picture) as path:
                 figure.savefig(path, format="png", dpi=120)
+
+
+def draw_run(log: Sequence[Epoch]) -> Any:
+    """Draw the loss of each epoch, the share of errors if known, and the learning rate above."""
+    ax = axes_or_new(None)
+    epochs = [row.epoch for row in log]
+    dress(ax, xlabel="epoch", ylabel="loss, or share of errors")
+    series = {"training loss": [row.loss for row in log]}
+    wrong = [np.nan if row.accuracy is None else 1 - row.accuracy for row in log]
+    if np.isfinite(wrong).any():
+        series["share of errors on the calibration images"] = wrong
+    for number, (name, values) in enumerate(series.items()):
+        style = look(number)
+        ax.plot(epochs, values, **style.stroke)
+        ax.plot(epochs, values, **style.mark, linestyle="none", markersize=4)
+        name_series(ax, name, style)
+    ax.set_ylim(bottom=0)
+    ax.locator_params(axis="x", integer=True)
+    legend(ax)
+    strip = strip_over(ax, ylabel="rate")
+    strip.plot(epochs, [row.lr for row in log], **look(2).stroke)
+    strip.set_ylim(bottom=0)
+    caption(strip, f"{len(log):,} epochs")
+    return ax
 
 
 def _fixed(recipe: Recipe) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,11 @@ from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
-from smallcal_lab.vision.training.augment import training_transform
-from smallcal_lab.vision.training.batches import Batches, Loaded, Mixer
-from smallcal_lab.vision.training.chance import START, draw_from, own_chance
-from smallcal_lab.vision.training.loop import Material, Step, Trainer
+from smallcal_lab.vision.training.batches import START, draw_from, own_chance
+from smallcal_lab.vision.training.loop import Step, Trainer
 from smallcal_lab.vision.training.processes import Place, device_named, place_of, shared, together
-from smallcal_lab.vision.training.recipe import Recipe, read_recipe
+from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
 from smallcal_lab.vision.training.run_folder import Epoch, RunFolder
-from smallcal_lab.vision.training.sections import NO_SPLIT
 
 _CHECKPOINT = "checkpoint:"
 
@@ -137,13 +134,16 @@ def train(
     folder = RunFolder(Path(run))
     with own_chance(), together(place, device), ExitStack() as stack:
         images, split = _images(asked)
-        _require_elsewhere(folder.folder, images)
+        if isinstance(images.pixels, Files):  # a run among its classes would be taken for one
+            require_apart(folder.folder, images.pixels.root)
         _at_first(lambda: stack.enter_context(folder.claimed(asked, split)), place)
         resumed = shared(folder.last.exists(), place)
         model = _model(asked, folder, images, resumed=resumed)
         model.to(str(device))
-        material = _material(asked, model, (images, split), place)
-        trainer = Trainer(asked, model.module, material, device, place)
+        to_learn = images if split is None else split.take(images, TRAIN)
+        _require_all_classes(to_learn)
+        check = None if split is None else split.take(images, CALIBRATION)
+        trainer = Trainer(asked, model, to_learn, check, device=device, place=place)
         about = _resume(trainer, folder) if resumed else _about(asked, images)
         done = len(trainer.log)
         _train(trainer, folder, about, on_step, on_epoch)
@@ -166,37 +166,33 @@ def _at_first(action: Callable[[], object], place: Place) -> None:
 
 def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
     """Open the images and split them."""
-    said = recipe.data
-    if not said.source:
+    source, rule = recipe.data.source, recipe.data.split
+    if not source:
         raise InputError(
             "[data] source does not say which images to train on: ",
             python='pass changes={"data.source": "cifar100:DIR"}',
             shell="write --data cifar100:DIR",
         )
-    images = open_images(_to_train_on(said.source))
-    if said.split == NO_SPLIT:
+    with suppress(SmallcalError):  # a part is named already, or opening it will say what is wrong
+        if TRAIN in image_parts(source):
+            source = f"{source}:{TRAIN}"
+    images = open_images(source)
+    if rule == NO_SPLIT:
         return images, None
-    split = split_images(images, said.split, seed=said.split_seed)
+    split = split_images(images, rule, seed=recipe.data.split_seed)
     if TRAIN not in split.parts:
         raise InputError(
-            f"[data] split = {said.split!r} leaves nothing to train on; write one as 5% or 5%+10%, "
+            f"[data] split = {rule!r} leaves nothing to train on; write one as 5% or 5%+10%, "
             "or none"
         )
     return images, split
 
 
-def _require_elsewhere(run: Path, images: ImageSet) -> None:
-    """Raise for a run among the folders of classes, which would be taken for one of them."""
-    if isinstance(images.pixels, Files):
-        require_apart(run, images.pixels.root)
-
-
-def _to_train_on(source: str) -> str:
-    """Return the part to train on where none is named, and there is one of that name."""
-    with suppress(SmallcalError):  # one is named already, or opening it will say what is wrong
-        if TRAIN in image_parts(source):
-            return f"{source}:{TRAIN}"
-    return source
+def _require_all_classes(images: ImageSet) -> None:
+    counts = np.bincount(images.labels, minlength=len(images.classes))
+    if empty := [images.classes[one] for one in np.flatnonzero(counts == 0)]:
+        more = f" and {len(empty) - 1:,} more have" if len(empty) > 1 else " has"
+        raise InputError(f"{images.name}: the class {empty[0]!r}{more} no image to train on")
 
 
 def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool) -> VisionModel:
@@ -206,7 +202,7 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
         model = open_model(checkpoint_of(folder.last, said.source))
     else:
         draw_from(recipe.training.seed, START)
-        with _told_of_weights():
+        try:
             model = open_model(
                 said.source,
                 checkpoint=folder.last if resumed else said.weights or None,
@@ -214,6 +210,10 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
                 options=_options(recipe),
                 pretrained=said.pretrained,
             )
+        except FileError as error:  # a recipe names weights that cannot be fetched in its own way
+            for words in BY_HAND:
+                error = error.calling(words, "give their file: --set model.weights=FILE")
+            raise error from None
     if model.module is None:
         raise InputError(f"{model.source} cannot be trained; name a model of timm, hf or torch")
     if model.classes != classes:
@@ -224,17 +224,6 @@ def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool
     return model
 
 
-@contextmanager
-def _told_of_weights() -> Iterator[None]:
-    """Say where a recipe names the weights that cannot be fetched."""
-    try:
-        yield
-    except FileError as error:
-        for words in BY_HAND:
-            error = error.calling(words, "give their file: --set model.weights=FILE")
-        raise error from None
-
-
 def _options(recipe: Recipe) -> dict[str, Any]:
     """Return the options that make the model, its temperature head among them."""
     said = recipe.model
@@ -242,31 +231,6 @@ def _options(recipe: Recipe) -> dict[str, Any]:
         return dict(said.options)
     head = {"head.temperature": said.temperature_head, "head.width": said.head_width}
     return {**said.options, **head}
-
-
-def _material(
-    recipe: Recipe,
-    model: VisionModel,
-    data: tuple[ImageSet, ImageSplit | None],
-    place: Place,
-) -> Material:
-    images, split = data
-    chosen = images if split is None else split.take(images, TRAIN)
-    counts = np.bincount(chosen.labels, minlength=len(images.classes))
-    if empty := [images.classes[one] for one in np.flatnonzero(counts == 0)]:
-        more = f" and {len(empty) - 1:,} more have" if len(empty) > 1 else " has"
-        raise InputError(f"{images.name}: the class {empty[0]!r}{more} no image to train on")
-    said = recipe.training
-    return Material(
-        train=Loaded(
-            chosen,
-            training_transform(recipe, model.input, model.preprocess),
-            said.seed if recipe.augment.changes_images else None,
-        ),
-        check=None if split is None else Loaded(split.take(images, CALIBRATION), model.preprocess),
-        mixer=Mixer(recipe, model.classes),
-        batches=Batches(len(chosen), said.batch_size, said.seed, place),
-    )
 
 
 def _resume(trainer: Trainer, folder: RunFolder) -> dict[str, Any]:
@@ -310,7 +274,7 @@ def _train(
 ) -> None:
     """Train for the epochs that are left; the first process writes and tells."""
     epochs, first = trainer.recipe.training.epochs, trainer.place.first
-    left = (epochs - len(trainer.log)) * trainer.material.batches.steps
+    left = (epochs - len(trainer.log)) * trainer.batches.steps
     if first and trainer.log:
         folder.show(trainer.log)  # it may be from before the last checkpoint
     drawn = -math.inf
