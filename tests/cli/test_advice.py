@@ -30,13 +30,13 @@ MULTILABEL[4] = 1
 ARRAYS = {
     "probabilities as logits": (
         {"logits": P, "labels": Y},
-        r"raw logits, or say input='probabilities'$",
-        r"raw logits, or say --input probabilities$",
+        r": say input='probabilities'; for real logits, say input='logits'$",
+        r": say --input probabilities; for real logits, say --input logits$",
     ),
     "logits as probabilities": (
         {"probabilities": Z, "labels": Y},
-        r"If they are logits, say input='logits'$",
-        r"If they are logits, say --input logits$",
+        r"If they are logits, say input='logits', in the fit too$",
+        r"If they are logits, say --input logits, in the fit too$",
     ),
     "one column of probabilities": (
         {"probabilities": P[:, 1:2], "labels": Y == 1},
@@ -85,8 +85,9 @@ ARRAYS = {
 def test_arrays_that_cannot_be_used_say_what_to_do_in_both_worlds(name, cli):
     arrays, python, shell = ARRAYS[name]
     kind = "logits" if "logits" in arrays else "probabilities"
+    said = None if kind == "logits" else kind
     with pytest.raises(sc.InputError, match=python):
-        sc.Calibrator(input=kind).fit(arrays[kind], arrays["labels"])
+        sc.Calibrator(input=said).fit(arrays[kind], arrays["labels"])
     np.savez("bad.npz", **arrays)
     code, out, err = cli("fit", "bad.npz")
     assert (code, out, err.count("\n")) == (2, "", 1)

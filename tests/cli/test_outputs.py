@@ -377,8 +377,10 @@ def test_standard_input_is_an_input_too(here):
 
 
 def test_a_state_is_updated_in_place(cli):
-    for _ in range(2):
-        assert cli("monitor", "cal.json", "d.npz", "--state", "s.json")[0] in (0, 1)
+    z, y = simulate(200, 4, seed=1)
+    np.savez("later.npz", logits=z, labels=y)
+    for batch in ("d.npz", "later.npz"):
+        assert cli("monitor", "cal.json", batch, "--state", "s.json")[0] in (0, 1)
     assert json.loads(Path("s.json").read_text())["rows"] == 400
 
 

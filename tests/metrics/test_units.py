@@ -57,9 +57,9 @@ def test_a_difference_is_in_points_in_every_place(name):
 
 
 def test_the_sentence_of_a_comparison_has_the_numbers_of_its_table():
-    y = np.array([0, 1, 1, 0] * 5)
-    sharp = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.7, 0.3]] * 5)
-    found = sc.compare(y, {"flat": np.full((20, 2), 0.5), "sharp": sharp}, metrics=["nll"])
+    y = np.array([0, 1, 1, 1] * 30)
+    sharp = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.7, 0.3]] * 30)
+    found = sc.compare(y, {"flat": np.full((120, 2), 0.5), "sharp": sharp}, metrics=["nll"])
     size = X100.number(abs(found.differences["sharp"]["nll"]))
     assert f"lowers log-loss by {size} points" in found.verdict("sharp")
 

@@ -325,13 +325,16 @@ def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
         **asdict(fitted.discipline),
     }
     recipe, seed = options.pop("map", fitted.map.kind), options.pop("seed")
+    # Logits need not be said, unless they looked like probabilities in the fit.
+    said = fitted.input != "logits" or "like_probabilities" in fitted.flags
+    input = fitted.input if said else None
     name = fitted.method.partition("[")[0]
     if name not in METHODS:  # composed by hand: any row with its map, all options changed
         alike = (other for other, row in METHODS.items() if row.map == recipe)
         name = next(alike, fitted.method) if name not in LAB else name
     if name not in METHODS:  # of a package that is not here: it cannot be fitted again
         return Calibrator(
-            method=name, input=fitted.input, class_names=fitted.class_names, random_state=seed
+            method=name, input=input, class_names=fitted.class_names, random_state=seed
         )
     row = method(name)
     usual = row.known_options()
@@ -339,7 +342,7 @@ def estimator_of(fitted: FittedCalibrator) -> BaseCalibrator:
     special = _own_options(row) & changed.keys() if row.map in SHELLS else set[str]()
     estimator = make(name, **{key: changed[key] for key in special})
     known = estimator.get_params()
-    shell = {"input": fitted.input, "class_names": fitted.class_names, "random_state": seed}
+    shell = {"input": input, "class_names": fitted.class_names, "random_state": seed}
     if "options" in known:
         row.with_options(changed)
         changed.pop("keep_predictions", None)  # a parameter of its own

@@ -90,10 +90,9 @@ def _values(takes: str, incomplete: str) -> Iterator[tuple[str, str]]:
         kind = kind[:-1]
     known: Mapping[str, str] = {}
     if kind == "method":
-        known = {
-            **table()["methods"],
-            **dict.fromkeys(plugins.offered(plugins.METHODS), "of another package"),
-        }
+        # The methods of the lab are in the table; "lab" stands for all of them.
+        others = plugins.offered(plugins.METHODS).keys() - {"lab"}
+        known = {**table()["methods"], **dict.fromkeys(sorted(others), "of another package")}
     elif kind == "metric":
         known = table()["metrics"]
     elif kind == "verb":

@@ -27,6 +27,8 @@ class Claim:
         The same of samples: "40 samples are predicted right", "40 samples have outcome 1".
     failed, errors, rate : str
         The wrong ones among others: "3 of 60 wrong", "errors among them", and their share.
+    hits : str
+        The right ones among others: "too few right predictions to tell".
     loss : str
         The metric that decides.
     sure : str
@@ -46,6 +48,7 @@ class Claim:
     failed: str = "wrong"
     errors: str = "errors"
     rate: str = "error rate"
+    hits: str = "right predictions"
     loss: str = "top_label_bce"
     sure: str = "confident"
     over: str = "overconfident"
@@ -79,6 +82,7 @@ CLAIMS: Mapping[str, Claim] = MappingProxyType(
             failed="failed",
             errors="failures",
             rate="failure rate",
+            hits="successes",
             # Of one outcome of two, the log-likelihood is the cross-entropy of the probability.
             loss="nll",
             sure="probable",

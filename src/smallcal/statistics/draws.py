@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from smallcal.data.claims import CLAIMS, Claim
 from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.metrics import Metric, Scored
 from smallcal.metrics.debiased import CUTS, estimate
@@ -88,6 +89,8 @@ class Draws:
         the other, and of how many.
     wrong, right : float
         What the number rests on: errors, and right predictions. Of a difference, the fewer.
+    claim : Claim
+        What these are called.
     """
 
     plain: float
@@ -101,6 +104,7 @@ class Draws:
     swaps: tuple[int, int, int] | None = None
     wrong: float = math.inf
     right: float = math.inf
+    claim: Claim = CLAIMS["logits"]
 
     @classmethod
     def of(
@@ -119,19 +123,18 @@ class Draws:
         """
         plain = metric.of(view) if plain is None else plain
         wrong, right = (_count(view, rows) for rows in (~view.correct, view.correct))
+        claim = CLAIMS[view.kind]
+        made = cls(plain, plain, plain, values, wrong=wrong, right=right, claim=claim)
         if metric.trials is not None and not math.isnan(plain):
             trials = metric.trials(view)
-            wrong = min(wrong, min(plain, 1 - plain) * trials)
-            made = cls(plain, plain, plain, values, wrong=wrong, right=right)
+            made = replace(made, wrong=min(wrong, min(plain, 1 - plain) * trials))
             correct = view.correct if metric.name == "accuracy" else None
             return replace(made, trials=trials, correct=correct) if exact else made
         if metric.name not in CUTS:
-            wide = metric.biased
-            return cls(plain, plain, plain, values, wide=wide, wrong=wrong, right=right)
+            return replace(made, wide=metric.biased)
         point = estimate(metric.name, view)
         again = np.empty((0, 0)) if again is None else again
-        shown = min(max(point, 0.0), plain)
-        return cls(plain, point, shown, values, again, wrong=wrong, right=right)
+        return replace(made, point=point, shown=min(max(point, 0.0), plain), again=again)
 
     def __sub__(self, other: Draws) -> Draws:
         """Return the difference, in each resample."""
@@ -152,6 +155,7 @@ class Draws:
             swaps=swaps,
             wrong=min(self.wrong, other.wrong),
             right=min(self.right, other.right),
+            claim=self.claim,
         )
 
     @property
@@ -218,10 +222,10 @@ class Draws:
     def _untold(self) -> str:
         """Return why samples do not tell an interval; empty where they do."""
         if self.swaps is not None:
-            return "" if self.swaps[0] or self.swaps[1] else "no prediction differs"
+            return "" if self.swaps[0] or self.swaps[1] else f"no {self.claim.row} differs"
         if self.trials or not self.few:
             return ""
-        seen = "errors" if self.wrong <= self.right else "right predictions"
+        seen = self.claim.errors if self.wrong <= self.right else self.claim.hits
         return f"too few {seen} to tell"
 
     def _counted(self, level: float) -> tuple[float, float]:
