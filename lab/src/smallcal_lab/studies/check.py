@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,9 +16,10 @@ from smallcal.data.checks import probabilities_like
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.errors import InputError, SmallcalError
 from smallcal.io.paths import split_path
+from smallcal.io.reading import read_labels
 from smallcal_lab.studies.collection import Cell, Collection, ShiftSet
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.portions import FIXED, Portion, others
+from smallcal_lab.studies.portions import CLASSES, FIXED, Portion
 
 ERROR = "error"
 NOTE = "note"
@@ -111,9 +113,8 @@ def _check_description(cell: Cell) -> Iterator[Flaw]:
     """Names that files and tables cannot tell apart."""
     if set(cell.name) & set('/\\\0:*?"<>|'):
         yield "", "data set and backbone must be valid in file names", ERROR
-    sets = [(shift.kind, shift.severity) for shift in cell.shifts]
-    for kind, severity in dict.fromkeys(sets):
-        if sets.count((kind, severity)) > 1:
+    for (kind, severity), times in Counter((s.kind, s.severity) for s in cell.shifts).items():
+        if times > 1:
             yield "", f"shift {kind}, severity {severity}, occurs twice", ERROR
         if kind == CLEAN:
             yield "", f"no shift may be called {CLEAN}: that is the test split", ERROR
@@ -126,66 +127,65 @@ def _check_reuse(cell: Cell, used: Used) -> Iterator[Flaw]:
     may be shared by the seeds of a split: these are draws of one model.
     """
     own: dict[tuple[str, str | None], str] = {}
-    for role, which in _roles(cell):
+    roles: list[tuple[str, str | ShiftSet]] = [
+        ("calibration split", "calibration"),
+        ("test split", "test"),
+        *((f"shift {shift.kind}-{shift.severity}", shift) for shift in cell.shifts),
+    ]
+    for role, which in roles:
+        shifted = isinstance(which, ShiftSet)
         file = cell.file(which)
         path, prefix = split_path(cell.folder / file)
-        place = f"the {role} of {cell.name}"
-        at = (_true_path(path), prefix)
-        halves = cell.split is not None and not isinstance(which, ShiftSet)
-        before = own.setdefault(at, place)
-        if before != place and not halves:
-            yield file, f"used as {role}, but it is already {before}", ERROR
-            continue
-        first, other = used.setdefault((*at, _seen_as(cell, which)), (place, cell))
-        if first != place and not (isinstance(which, ShiftSet) and _draws_of_one(cell, other)):
+        with suppress(OSError, ValueError):  # no such name can exist, which reading it will tell
+            path = Path(os.path.realpath(path))
+        place, at = f"the {role} of {cell.name}", (str(path), prefix)
+        first = own.setdefault(at, place)
+        if first == place or (cell.split and not shifted):
+            first, other = used.setdefault((*at, _seen_as(cell, which)), (place, cell))
+            draws_of_one = (cell.dataset, cell.backbone) == (other.dataset, other.backbone) and (
+                cell.split and other.split
+            )
+            if shifted and draws_of_one:
+                continue
+        if first != place:
             yield file, f"used as {role}, but it is already {first}", ERROR
 
 
 def _seen_as(cell: Cell, which: str | ShiftSet) -> object:
     """Return what of a file a cell sees, so that two that see the same of it are found."""
-    classes = (which.classes if isinstance(which, ShiftSet) else "") or cell.classes
-    if cell.split is None or (isinstance(which, ShiftSet) and not which.paired):
+    if isinstance(which, ShiftSet):
+        classes, part, divided = which.classes or cell.classes, "test", which.paired
+    else:
+        classes, part, divided = cell.classes, which, True
+    if cell.split is None or not divided:
         return classes
-    part = "test" if isinstance(which, ShiftSet) else which
     return classes, cell.split, part, None if cell.split.draw in FIXED else cell.seed
-
-
-def _draws_of_one(cell: Cell, other: Cell) -> bool:
-    """Whether two cells are one model, calibrated on other draws."""
-    same = (cell.dataset, cell.backbone) == (other.dataset, other.backbone)
-    return same and cell.split is not None and other.split is not None
-
-
-def _true_path(path: Path) -> str:
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # no such name can exist, which reading it will tell
-        return str(path)
-
-
-def _roles(cell: Cell) -> Iterator[tuple[str, str | ShiftSet]]:
-    yield "calibration split", "calibration"
-    yield "test split", "test"
-    for shift in cell.shifts:
-        yield f"shift {shift.kind}-{shift.severity}", shift
 
 
 def _check_content(cell: Cell) -> Iterator[Flaw]:
     """Read a cell's files, no more than three at a time, and compare them."""
-    columns: dict[str, int] = {}
-    calibration = yield from _read(cell, "calibration")
-    if calibration is not None:
-        yield from _check_logits(cell.calibration, calibration, columns)
-        columns["calibration"] = calibration.n_classes
-        yield from _check_calibration(cell.calibration, calibration)
-    test = yield from _read(cell, "test")
-    if test is not None:
-        yield from _check_logits(cell.test, test, columns)
-        columns["test"] = test.n_classes
-    if calibration is not None and test is not None:
-        yield from _check_leak(cell.test, calibration, test)
-    for shift in cell.shifts:
-        yield from _check_shift(cell, shift, test, columns)
+    read: dict[str, Predictions] = {}
+    order: tuple[str | ShiftSet, ...] = ("calibration", "test", *cell.shifts)
+    for which in order:
+        preds = yield from _read(cell, which)
+        if preds is None:
+            continue
+        file = cell.file(which)
+        if probabilities_like(preds.logits):
+            yield file, "logits look like probabilities; name the array probabilities", ERROR
+        for split, first in list(read.items())[:1]:
+            if preds.n_classes != first.n_classes:
+                columns = f"has {preds.n_classes} columns; the {split} split has {first.n_classes}"
+                yield file, columns, ERROR
+        if isinstance(which, ShiftSet):
+            if "test" in read:
+                yield from _check_pairs(cell, which, preds, read["test"])
+            continue
+        read[which] = preds
+        if which == "calibration":
+            yield from _check_calibration(file, preds)
+        elif "calibration" in read:
+            yield from _check_leak(file, read["calibration"], preds)
 
 
 def _read(cell: Cell, which: str | ShiftSet) -> Generator[Flaw, None, Predictions | None]:
@@ -207,16 +207,18 @@ def _read(cell: Cell, which: str | ShiftSet) -> Generator[Flaw, None, Prediction
 
 def _check_classes(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator[Flaw]:
     """Rows that are left out, and labels that seem to count the chosen classes already."""
-    out, n, largest = others(portion.path, columns, counted=portion.labels)
-    if out and largest < len(columns) <= max(columns):
+    labels = np.asarray(read_labels(portion.path))
+    out = 0 if portion.labels == CLASSES else int((~np.isin(labels, columns)).sum())
+    if out and labels.max() < len(columns) <= max(columns):
         what = (
-            f"classes: the largest label is {largest}, as if labels counted the {len(columns)} "
-            'classes and not the columns; if they do in a shifted set, set labels = "classes" there'
+            f"classes: the largest label is {labels.max():.0f}, as if labels counted the "
+            f"{len(columns)} classes and not the columns; if they do in a shifted set, set "
+            'labels = "classes" there'
         )
         yield file, what, ERROR
     elif out:
-        what = f"classes: {out:,} of {n:,} samples belong to other classes and are left out"
-        yield file, what, NOTE
+        what = f"classes: {out:,} of {len(labels):,} samples belong to other classes"
+        yield file, f"{what} and are left out", NOTE
 
 
 def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
@@ -227,16 +229,6 @@ def _check_calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
     missing = calibration.n_classes - len(np.unique(calibration.labels))
     if missing:
         yield file, f"{missing} of {calibration.n_classes} classes have no sample", NOTE
-
-
-def _check_logits(file: str, preds: Predictions, columns: dict[str, int]) -> Iterator[Flaw]:
-    """Probabilities under the name of logits, and another number of classes than before."""
-    if probabilities_like(preds.logits):
-        yield file, "logits look like probabilities; name the array probabilities", ERROR
-    for split, n_classes in list(columns.items())[:1]:
-        if preds.n_classes != n_classes:
-            what = f"has {preds.n_classes} columns; the {split} split has {n_classes}"
-            yield file, what, ERROR
 
 
 def _check_leak(file: str, calibration: Predictions, test: Predictions) -> Iterator[Flaw]:
@@ -258,54 +250,37 @@ def shared_rows(ours: FloatArray, theirs: FloatArray) -> IntArray:
     >>> shared_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 2.0], [1.0, 2.0]])).tolist()
     [1]
     """
-    if ours.shape[1] != theirs.shape[1]:
-        return np.array([], dtype=np.int64)
     kind = np.promote_types(ours.dtype, theirs.dtype)
-    known = {_digest(row) for row in ours.astype(kind)}
-    found = [i for i, row in enumerate(theirs.astype(kind)) if _digest(row) in known]
-    return np.array(found, dtype=np.int64)
-
-
-def _digest(row: FloatArray) -> bytes:
     # Plus zero: -0.0 and 0.0 are one number with two spellings.
-    return hashlib.blake2b((row + row.dtype.type(0)).tobytes(), digest_size=16).digest()
+    known, found = (
+        [hash((row + kind.type(0)).tobytes()) for row in rows.astype(kind)]
+        for rows in (ours, theirs)
+    )
+    return np.flatnonzero(np.isin(found, known))
 
 
-def _check_shift(
-    cell: Cell, shift: ShiftSet, test: Predictions | None, columns: dict[str, int]
+def _check_pairs(
+    cell: Cell, shift: ShiftSet, preds: Predictions, test: Predictions
 ) -> Iterator[Flaw]:
     """Rows that are the test split's and do not say so, or say so and are not."""
-    preds = yield from _read(cell, shift)
-    if preds is not None:
-        yield from _check_logits(shift.file, preds, columns)
-    if preds is None or test is None:
-        return
     same = np.array_equal(preds.labels, test.labels)
-    if not shift.paired and (same or _twins(cell, preds)):
-        yield shift.file, _suggestion(cell), NOTE
-    elif shift.paired and preds.n != test.n:
+    if not shift.paired:
+        if cell.split and np.array_equal(preds.labels, cell.portion("test").whole().labels):
+            what = (
+                "labels are those of the file that is split, in order: versions of the "
+                "calibration samples are measured too; paired = true leaves them out"
+            )
+            yield shift.file, what, NOTE
+        elif same and not cell.split:
+            what = "labels are those of the test split, in order; set paired = true if its rows are"
+            yield shift.file, f"{what} too", NOTE
+    elif preds.n != test.n:
         what = f"paired, but it has {preds.n:,} rows and the test split {test.n:,}"
         yield shift.file, what, ERROR
-    elif shift.paired and not same:
+    elif not same:
         rows = np.flatnonzero(preds.labels != test.labels)
         what = f"paired, but {len(rows):,} labels differ from the test split's: {_shown(rows)}"
         yield shift.file, what, ERROR
-
-
-def _twins(cell: Cell, preds: Predictions) -> bool:
-    """Whether labels are those of the file that a cell splits, calibration samples and all."""
-    if cell.split is None:
-        return False
-    return np.array_equal(preds.labels, cell.portion("test").whole().labels)
-
-
-def _suggestion(cell: Cell) -> str:
-    if cell.split is None:
-        return "labels are those of the test split, in order; set paired = true if its rows are too"
-    return (
-        "labels are those of the file that is split, in order: versions of the calibration samples "
-        "are measured too; paired = true leaves them out"
-    )
 
 
 def _shown(rows: IntArray) -> str:

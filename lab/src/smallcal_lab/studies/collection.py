@@ -23,17 +23,20 @@ Files are read when they are needed and not before.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any
 
+from smallcal import io
 from smallcal.data.predictions import Predictions
 from smallcal.data.score import ScoreScale
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, choose
+from smallcal.io.atomic import atomic_path
 from smallcal.io.paths import file_sha256, split_path
 from smallcal_lab.studies.portions import (
     CLASSES,
@@ -45,8 +48,8 @@ from smallcal_lab.studies.portions import (
     class_file,
     columns_of,
     draw_rows,
-    known_way,
 )
+from smallcal_lab.toml import toml_value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -113,7 +116,7 @@ class Cell:
         return f"{self.dataset}__{self.backbone}__s{self.seed}"
 
     def file(self, which: str | ShiftSet) -> str:
-        """Return the file of a split, as the description names it."""
+        """Return the file of "calibration", "test" or a shift, as the description names it."""
         return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
 
     def portion(self, which: str | ShiftSet) -> Portion:
@@ -151,12 +154,19 @@ class Cell:
     @property
     def splits(self) -> dict[str, Any]:
         """Which part of which file is what: fingerprints of files do not tell."""
-        said = {"calibration": self.calibration, "test": self.test}
-        shifts = [_without_defaults(shift, ShiftSet("", 0, "")) for shift in self.shifts]
-        ways = {} if self.draw_ways == ("stratified",) else {"draw": list(self.draw_ways)}
-        classes = {"classes": _listed(self.classes)} if self.classes else {}
-        split = {"split": asdict(self.split)} if self.split else {}
-        return {**said, "shifts": shifts, **classes, **ways, **split}
+        said: dict[str, Any] = {"calibration": self.calibration, "test": self.test}
+        plain = {"classes": "", "labels": COLUMNS}  # left out, as they always were
+        said["shifts"] = [
+            {key: value for key, value in asdict(one).items() if value != plain.get(key)}
+            for one in self.shifts
+        ]
+        if self.classes:
+            said["classes"] = self.classes
+        if self.draw_ways != ("stratified",):
+            said["draw"] = self.draw_ways
+        if self.split:
+            said["split"] = asdict(self.split)
+        return said
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -166,20 +176,6 @@ class Cell:
         chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
         paths += [str(self.folder / file) for file in chosen if file]
         return tuple(dict.fromkeys(paths))
-
-
-def _without_defaults(shift: ShiftSet, plain: ShiftSet) -> dict[str, Any]:
-    """Return a shift as data; keys that say nothing new are left out, as they always were."""
-    found = {key: _listed(value) for key, value in asdict(shift).items()}
-    return {
-        key: value
-        for key, value in found.items()
-        if key not in ("classes", "labels") or value != getattr(plain, key)
-    }
-
-
-def _listed(classes: object) -> object:
-    return list(classes) if isinstance(classes, tuple) else classes
 
 
 @lru_cache(maxsize=8)
@@ -276,52 +272,52 @@ _CELL = {"dataset": str, "backbone": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
 _SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
+_SIZES = {"samples": int, "per_class": int}
 
 
 def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
     needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
-    require_keys(entry, needed, _CELL_TOO, where=where, unlike="split" if not divided else "")
+    require_keys(entry, needed, _CELL_TOO, where=where, unlike="" if divided else "split")
     where += f" ({entry['dataset']} {entry['backbone']})"
-    split = _split_of(entry["split"], where=where) if divided else None
-    seeds = _seeds_of(entry.get("seed", 0), split, where=where)
-    files = {name: split.file if split else entry[name] for name in _SPLIT_OR_TWO}
-    ways = entry.get("draw", "stratified")
-    same: dict[str, Any] = {
-        **files,
-        "shifts": tuple(
+    split = _split_of(entry["split"], where=f"{where}, split") if divided else None
+    cell = Cell(
+        dataset=entry["dataset"],
+        backbone=entry["backbone"],
+        seed=0,
+        calibration=split.file if split else entry["calibration"],
+        test=split.file if split else entry["test"],
+        shifts=tuple(
             _shift_of(shift, where=f"{where}, shift {place}")
             for place, shift in enumerate(entry.get("shift", []), 1)
         ),
-        "folder": folder,
-        "classes": _classes_of(entry.get("classes", ""), where=where),
-        "draw_ways": _told(where, "draw", _ways_of, ways),
-        "split": split,
-    }
-    return [Cell(entry["dataset"], entry["backbone"], seed, **same) for seed in seeds]
+        folder=folder,
+        classes=_classes_of(entry, where=where),
+        draw_ways=_ways_of(entry.get("draw", "stratified"), where=where),
+        split=split,
+    )
+    return [replace(cell, seed=seed) for seed in _seeds_of(entry.get("seed", 0), split, where)]
 
 
 def _shift_of(entry: Any, *, where: str) -> ShiftSet:
     require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
-    classes = _classes_of(entry.get("classes", ""), where=where)
     if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
         raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
-    return ShiftSet(**{**entry, "classes": classes})
+    return ShiftSet(**{**entry, "classes": _classes_of(entry, where=where)})
 
 
 def _split_of(entry: dict[str, Any], *, where: str) -> Split:
-    where += ", split"
-    require_keys(entry, {"file": str}, {"samples": int, "per_class": int, "draw": str}, where=where)
-    sizes = {key: entry[key] for key in ("samples", "per_class") if key in entry}
+    require_keys(entry, {"file": str}, {**_SIZES, "draw": str}, where=where)
+    sizes = {key: entry[key] for key in _SIZES if key in entry}
     if len(sizes) != 1 or min(sizes.values()) < 1:
         raise FileError(f"{where}: give either samples or per_class, at least 1")
     usual = "per-class" if "per_class" in sizes else "stratified"
-    way = _told(where, "draw", known_way, entry.get("draw", usual))
+    (way,) = _ways_of(entry.get("draw", usual), where=where)
     return Split(entry["file"], **sizes, draw=way)
 
 
-def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
+def _seeds_of(given: Any, split: Split | None, where: str) -> list[int]:
     if not isinstance(given, list):
         return [given]
     if split is None or split.draw in FIXED:
@@ -334,36 +330,34 @@ def _seeds_of(given: Any, split: Split | None, *, where: str) -> list[int]:
     return [require_in_range(seed, "seed", where=where) for seed in given]
 
 
+def _ways_of(given: Any, *, where: str) -> tuple[str, ...]:
+    ways = tuple(given) if isinstance(given, list) else (given,)
+    wrong = [way for way in ways if way not in WAYS]
+    if wrong or not ways:
+        said = f"unknown draw {wrong[0]!r}; {choose(str(wrong[0]), WAYS)}" if wrong else ""
+        said = said or f"one or more of {', '.join(WAYS)}; got none"
+        raise FileError(f"{where}: draw: {said}")
+    return ways
+
+
+def _classes_of(entry: dict[str, Any], *, where: str) -> Classes:
+    given = entry.get("classes", "")
+    if isinstance(given, str):
+        return given
+    if not all(type(column) is int for column in given):
+        raise FileError(f"{where}: classes must be column numbers; got {given[:5]!r}")
+    try:
+        columns_of(tuple(given), Path())
+    except InputError as error:
+        raise FileError(f"{where}: {error}") from None
+    return tuple(given)
+
+
 def require_in_range(number: int, key: str, *, where: str) -> int:
     """Return a seed or another number of a collection, if random generators take it."""
     if not 0 <= number <= _MOST:
         raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
     return number
-
-
-def _ways_of(given: Any) -> tuple[str, ...]:
-    ways = tuple(map(known_way, given if isinstance(given, list) else [given]))
-    if not ways:
-        raise InputError(f"one or more of {', '.join(WAYS)}; got none")
-    return ways
-
-
-def _classes_of(given: Any, *, where: str) -> Classes:
-    if not isinstance(given, list):
-        return str(given)
-    if not all(type(column) is int for column in given):
-        raise FileError(f"{where}: classes must be column numbers; got {given[:5]!r}")
-    _told(where, "classes", lambda columns: columns_of(columns, Path()), tuple(given))
-    return tuple(given)
-
-
-def _told(where: str, key: str, parse: Callable[[Any], Any], given: Any) -> Any:
-    """Return what is made of a key, or say in which entry it is wrong."""
-    try:
-        return parse(given)
-    except InputError as error:
-        said = str(error)
-        raise FileError(f"{where}: {said if said.startswith(key) else f'{key}: {said}'}") from None
 
 
 def require_keys(
@@ -390,3 +384,53 @@ def require_keys(
             raise FileError(f"{where}: {key} must be of type {name}; got {value!r}")
         if isinstance(value, int):
             require_in_range(value, key, where=where)
+
+
+def write_description(document: Mapping[str, Any], folder: Path) -> Collection:
+    """Write ``collection.toml``, whole or not at all, and read it back.
+
+    Parameters
+    ----------
+    document : mapping
+        ``name`` and ``cell``, a list of entries as the file has them.
+    folder : Path
+        Where the file goes; paths in it start there.
+
+    Raises
+    ------
+    FileError
+        If it is no description; nothing is written then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> root = Path(tempfile.mkdtemp())
+    >>> cell = {"dataset": "birds", "backbone": "vit", "calibration": "v.npz", "test": "t.npz"}
+    >>> write_description({"name": "mine", "cell": [cell]}, root).cells[0].name
+    'birds__vit__s0'
+    >>> print((root / "collection.toml").read_text().splitlines()[2:4])
+    ['[[cell]]', 'dataset = "birds"']
+    """
+    file = folder / FILE_NAME
+    collection_of(dict(document), folder, source=str(file))
+    lines = [f"{key} = {toml_value(document[key])}" for key in ("name",) if key in document]
+    for cell in document["cell"]:
+        tables = [("[[cell]]", cell), *(("[[cell.shift]]", one) for one in cell.get("shift", ()))]
+        for title, entry in tables:
+            lines += ["", title]
+            lines += [f"{k} = {toml_value(value)}" for k, value in entry.items() if k != "shift"]
+    io.make_folder(folder)
+    with atomic_path(file) as path:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return load_collection(folder)
+
+
+def plain_name(text: str) -> str:
+    """Return a name that a file may have on any system.
+
+    Examples
+    --------
+    >>> plain_name("google/vit b16"), plain_name("//")
+    ('google-vit-b16', '-')
+    """
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "-"

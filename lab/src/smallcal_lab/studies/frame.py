@@ -1,26 +1,24 @@
-"""The tidy table of a run: a row for each number, as columns."""
+"""The tidy table of a run, a row for each number, and the Parquet files that keep it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smallcal.calibrators.catalogue import ALIASES
+from smallcal.errors import FileError
+from smallcal.io.atomic import atomic_path
 
 #: Columns of the tidy table, with their types; every row has them all.
 COLUMNS: Mapping[str, type] = {
-    "cell": str,
-    "dataset": str,
-    "backbone": str,
-    "seed": int,
-    "budget": int,
-    "draw": int,
-    "label": str,
-    "method": str,
-    "set": str,
+    **dict.fromkeys(("cell", "dataset", "backbone"), str),
+    **dict.fromkeys(("seed", "budget", "draw"), int),
+    **dict.fromkeys(("label", "method", "set"), str),
     "severity": int,
     "metric": str,
     "value": float,
@@ -43,9 +41,12 @@ FAILED = "error"
 #: The column that keeps how many samples a fit had, where its budget is the whole split.
 _SIZE = "size"
 
+#: Where a file keeps its fingerprint. Parquet's own checksums leave out what describes columns.
+_DIGEST = b"smallcal.sha256"
+
 
 class Frame:
-    """The tidy table as columns; small enough for plain NumPy.
+    """The tidy table; ``data`` is a pandas.DataFrame.
 
     Examples
     --------
@@ -54,40 +55,41 @@ class Frame:
     [1.0, 2.0]
     """
 
-    def __init__(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        self.columns = dict(columns)
+    def __init__(self, columns: Any) -> None:
+        import pandas as pd
+
+        self.data = pd.DataFrame(columns)
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Frame:
         """Make a frame of rows; what a row does not say is empty."""
-        made: dict[str, np.ndarray[Any, Any]] = {}
-        for name, kind in COLUMNS.items():
-            values = [row.get(name, kind()) for row in rows]
-            made[name] = np.array(values, dtype=object if kind is str else kind)
-        return cls(made)
+        kinds = {name: object if kind is str else kind for name, kind in COLUMNS.items()}
+        return cls(cls(_columns(rows)).data.astype(kinds))
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(next(iter(self.columns.values())))
+        return len(self.data)
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """Return a column."""
-        return self.columns[name]
+        return np.asarray(self.data[name].to_numpy())
+
+    @property
+    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Every column by name."""
+        return {name: self[name] for name in self.data}
 
     def where(self, **wanted: object) -> Frame:
         """Return the rows whose columns equal these values; a list means any of them."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
-            column = self.columns[name]
-            if isinstance(value, list | tuple | set | frozenset):
-                keep &= np.isin(column, list(value))
-            else:
-                keep &= column == value
-        return Frame({name: column[keep] for name, column in self.columns.items()})
+            several = isinstance(value, list | tuple | set | frozenset)
+            keep &= self.data[name].isin(value if several else [value]).to_numpy()
+        return Frame(self.data[keep])
 
     def unique(self, name: str) -> list[Any]:
         """Return a column's different values, in order of appearance."""
-        return list(dict.fromkeys(self.columns[name].tolist()))
+        return list(self.data[name].unique().tolist())
 
     def measured(self, wanted: Sequence[str]) -> list[str]:
         """Return the metrics that were measured: the wanted ones, or all if there are none."""
@@ -98,8 +100,7 @@ class Frame:
     @property
     def sizes(self) -> list[int]:
         """How many samples the fits had, in order; nothing where that is not known."""
-        sizes = self.columns.get(_SIZE, self.columns["budget"])
-        return sorted(set(sizes.tolist()) - {ALL})
+        return sorted(set(self.unique(_SIZE if _SIZE in self.data else "budget")) - {ALL})
 
     @property
     def samples(self) -> str:
@@ -121,13 +122,9 @@ class Frame:
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Frame]]:
         """Yield each combination of values with its rows, in order of appearance."""
-        keys = list(zip(*(self.columns[name].tolist() for name in names), strict=True))
-        order: dict[tuple[Any, ...], list[int]] = {}
-        for row, key in enumerate(keys):
-            order.setdefault(key, []).append(row)
-        for key, rows in order.items():
-            index = np.array(rows)
-            yield key, Frame({name: column[index] for name, column in self.columns.items()})
+        for key, rows in self.data.groupby(list(names), sort=False, dropna=False):
+            plain = (one.item() if isinstance(one, np.generic) else one for one in key)
+            yield tuple(plain), Frame(rows)
 
     def values(self, metric: str, label: str) -> Values:
         """Return a label's values of a metric: for each cell, its draws."""
@@ -138,25 +135,23 @@ class Frame:
     def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[Key, float]]]]:
         """Values by metric and label, then by cell, each with its draw, set and severity."""
         found: dict[tuple[str, str], dict[str, list[tuple[Key, float]]]] = {}
-        names = ("metric", "label", "cell", "draw", "set", "severity", "value")
-        for metric, label, cell, *key, value in zip(
-            *(self.columns[name].tolist() for name in names), strict=True
-        ):
-            own = found.setdefault((metric, label), {}).setdefault(cell, [])
-            own.append(((key[0], key[1], key[2]), value))
+        names = ["metric", "label", "cell", "draw", "set", "severity", "value"]
+        columns = (self[name].tolist() for name in names)
+        for metric, label, cell, draw, own, severity, value in zip(*columns, strict=True):
+            cells = found.setdefault((metric, label), {})
+            cells.setdefault(cell, []).append(((draw, own, severity), value))
         return found
 
     @cached_property
     def model(self) -> dict[str, tuple[str, str]]:
         """The model of each cell, as data set and backbone."""
-        columns = (self.columns[name].tolist() for name in ("cell", "dataset", "backbone"))
-        return {cell: (dataset, own) for cell, dataset, own in zip(*columns, strict=True)}
+        first = self.data.drop_duplicates("cell")
+        names = zip(first["dataset"], first["backbone"], strict=True)
+        return dict(zip(first["cell"], names, strict=True))
 
-    def rows(self) -> Iterable[dict[str, Any]]:
-        """Yield rows as dictionaries."""
-        lists = {name: column.tolist() for name, column in self.columns.items()}
-        for i in range(len(self)):
-            yield {name: values[i] for name, values in lists.items()}
+    def rows(self) -> Rows:
+        """Return rows as dictionaries."""
+        return list(self.data.to_dict("records"))
 
 
 def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
@@ -179,26 +174,90 @@ def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
     >>> shown.unique("label"), shown.unique("budget"), shown.samples, shown.sizes
     (['smallcal'], [0], 'all', [500, 800])
     """
-    labels = [
-        method if label in ALIASES and method else label
-        for label, method in zip(frame["label"].tolist(), frame["method"].tolist(), strict=True)
-    ]
-    keys = list(zip(frame["cell"].tolist(), frame["budget"].tolist(), strict=True))
-    pairs = set(keys)
-    sizes = {(cell, n) for cell, n in pairs if n not in budgets}
-    if ALL not in budgets or _twice(sizes):
-        sizes = set()
-    if len({n for _, n in pairs}) > 1 and not _twice(pairs):
-        sizes = pairs  # one budget for each cell, and not the same: their whole splits
-    whole = np.array([key in sizes for key in keys], dtype=bool)
-    shown = {
-        "label": np.array(labels, dtype=object),
-        "budget": np.where(whole, ALL, frame["budget"]),
-        _SIZE: frame.columns.get(_SIZE, frame["budget"]),
-    }
-    return Frame({**frame.columns, **shown})
+    data = frame.data
+    alias = data["label"].isin(ALIASES) & (data["method"] != "")
+    fits = data[["cell", "budget"]].drop_duplicates()
+    found = fits[~fits["budget"].isin(budgets)]
+    if ALL not in budgets or found["cell"].duplicated().any():
+        found = fits[:0]
+    if fits["budget"].nunique() > 1 and not fits["cell"].duplicated().any():
+        found = fits  # one budget for each cell, and not the same: their whole splits
+    wholes = set(found.itertuples(index=False, name=None))
+    whole = [fit in wholes for fit in zip(data["cell"], data["budget"], strict=True)]
+    return Frame(
+        data.assign(
+            label=data["label"].mask(alias, data["method"]),
+            budget=np.where(whole, ALL, data["budget"]),
+            **{_SIZE: data[_SIZE if _SIZE in data else "budget"]},
+        )
+    )
 
 
-def _twice(pairs: Collection[tuple[str, int]]) -> bool:
-    """Whether a cell is there with two budgets."""
-    return len({cell for cell, _ in pairs}) < len(pairs)
+def read_parquet(file: Path) -> Rows:
+    """Read tidy rows, and make sure that they are those that were written."""
+    rows: Rows = read_signed(file, _schema(), what="rows").to_pylist()
+    return rows
+
+
+def write_parquet(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write tidy rows, whole or not at all; equal rows give equal bytes."""
+    import pyarrow as pa
+
+    write_signed(file, pa.Table.from_pydict(_columns(rows), schema=_schema()))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()}
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+
+
+def write_signed(file: Path, table: Any) -> None:
+    """Write a pyarrow.Table with its fingerprint, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with atomic_path(file) as path:
+        signed = table.replace_schema_metadata({_DIGEST: _digest(table)})
+        pq.write_table(signed, path, compression="zstd")
+
+
+def read_signed(file: Path, schema: Any, *, what: str) -> Any:
+    """Read a pyarrow.Table, and make sure that it is the one that was written.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, or holds something else than ``what``.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+        found = _digest(table)
+    except FileNotFoundError:
+        raise FileError(f"{file} is missing: the run is not complete") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        said = " ".join(str(error).split())
+        raise FileError(f"{file} cannot be read ({said}); delete it and run again") from None
+    if not table.schema.equals(schema):
+        raise FileError(f"{file} does not hold the {what} of a study")
+    if (table.schema.metadata or {}).get(_DIGEST) != found:
+        raise FileError(f"{file} is damaged; delete it and run again")
+    return table
+
+
+def _digest(table: Any) -> bytes:
+    """Return a fingerprint of the columns."""
+    found = hashlib.sha256()
+    for name in table.column_names:
+        values = table[name].to_numpy()
+        words = values.dtype == object
+        found.update("\0".join([name, *map(str, values)] if words else [name]).encode())
+        found.update(b"" if words else values.tobytes())
+    return found.hexdigest().encode()

@@ -6,10 +6,10 @@ and must give the stored numbers: else the draws, the data or the code are not t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from smallcal.errors import InputError
 from smallcal_lab.studies.collection import Collection
@@ -21,7 +21,7 @@ TOLERANCE = 1e-6
 
 _NOTHING = "there is nothing to compare: the two runs have no method in common"
 
-_KEY = ("cell", "budget", "draw", "label", "set", "severity", "metric")
+_KEY = ["cell", "budget", "draw", "label", "set", "severity", "metric"]
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,26 @@ def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
     >>> found.values, found.failures, f"{found.largest:.0e}"
     (1, (), '1e-09')
     """
-    before = dict(_numbers(stored))
-    shared = [(key, value) for key, value in _numbers(frame) if key in before]
-    if not shared:
+    new, old = (
+        each.data.loc[each.data["metric"] != FAILED, [*_KEY, "value"]] for each in (frame, stored)
+    )
+    both = new.merge(old, on=_KEY, suffixes=("", "_before"))
+    if both.empty:
         raise InputError(f"{_NOTHING} on the same cell, budget and draw")
-    gaps = {key: _gap(value, before[key]) for key, value in shared}
+    undefined = both[["value", "value_before"]].isna()
+    gaps = (both["value"] - both["value_before"]).abs()
+    gaps[undefined.any(axis=1)] = np.inf
+    gaps[undefined.all(axis=1)] = 0.0
     return Gate(
-        values=len(shared),
-        draws=len({key[:3] for key, _ in shared}),
-        labels=tuple(dict.fromkeys(str(key[3]) for key, _ in shared)),
-        largest=max(gaps.values()),
+        values=len(both),
+        draws=len(both[["cell", "budget", "draw"]].drop_duplicates()),
+        labels=tuple(both["label"].unique()),
+        largest=float(gaps.max()),
         tolerance=tolerance,
         failures=tuple(
-            f"{key[0]}, {key[3]}, budget {key[1]}, draw {key[2]}, {key[6]}: {value:.8g}, "
-            f"{before[key]:.8g} before"
-            for key, value in shared
-            if gaps[key] > tolerance
+            f"{row.cell}, {row.label}, budget {row.budget}, draw {row.draw}, {row.metric}: "
+            f"{row.value:.8g}, {row.value_before:.8g} before"
+            for row in both[gaps > tolerance].itertuples()
         ),
     )
 
@@ -112,17 +116,3 @@ def require_common(study: Study, collection: Collection, stored: Frame) -> None:
     cells = {cell.name for cell in collection.cells}
     if labels.isdisjoint(stored.unique("label")) or cells.isdisjoint(stored.unique("cell")):
         raise InputError(f"{_NOTHING} on the same cell")
-
-
-def _numbers(frame: Frame) -> Iterator[tuple[tuple[Any, ...], float]]:
-    columns = (frame[name].tolist() for name in (*_KEY, "value"))
-    for *key, value in zip(*columns, strict=True):
-        if key[-1] != FAILED:
-            yield tuple(key), value
-
-
-def _gap(a: float, b: float) -> float:
-    """Return how far two numbers differ; what is undefined twice does not."""
-    if math.isnan(a) or math.isnan(b):
-        return 0.0 if math.isnan(a) and math.isnan(b) else math.inf
-    return abs(a - b)

@@ -22,9 +22,10 @@ from smallcal_lab.studies.collection import (
     Cell,
     Collection,
     ShiftSet,
+    plain_name,
     require_in_range,
+    write_description,
 )
-from smallcal_lab.studies.description import plain_name, write_description
 
 PathLike = str | os.PathLike[str]
 

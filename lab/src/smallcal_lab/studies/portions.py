@@ -17,9 +17,7 @@ from smallcal import io
 from smallcal.data.checks import as_labels, as_scores
 from smallcal.data.predictions import FloatArray, IntArray, Predictions
 from smallcal.data.score import ScoreScale
-from smallcal.errors import FileError, InputError, choose
-from smallcal.io.layout import Loaded
-from smallcal.io.reading import read_labels
+from smallcal.errors import FileError, InputError
 from smallcal_lab.studies.frame import ALL
 
 #: How rows are drawn: at random with the shares of the classes, at random and as many of each
@@ -73,9 +71,9 @@ def draw_rows(
     if way == "first":
         return np.arange(budget)
     state = seed * 10**6 + budget * 10**3 + draw
+    rng = np.random.default_rng(state)
     if way != "stratified":
-        rng = np.random.default_rng(state) if way == "per-class" else None
-        return _of_each(labels, budget, rng)
+        return _of_each(labels, budget, rng if way == "per-class" else None)
     counts = np.unique(labels, return_counts=True)[1]
     if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
         from sklearn.model_selection import train_test_split
@@ -84,7 +82,6 @@ def draw_rows(
             np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
         )
         return np.sort(taken)
-    rng = np.random.default_rng(state)
     return np.sort(rng.choice(n, budget, replace=False))
 
 
@@ -189,68 +186,40 @@ class Portion:
             warnings.warn(note, stacklevel=2)
         if loaded.labels is None:
             raise FileError(f"{self.path} has no labels")
+        given = loaded.logits
+        if given.dtype.kind == "f":
+            # Probabilities come back in the type of the logits: rounding moves rows between bins.
+            given = given.astype(np.float64)
+        kind, features, labels = loaded.input, loaded.features, loaded.labels
         try:
-            if self.columns is None:
-                preds = _checked(loaded.logits, loaded.labels, loaded, score=score)
-            elif loaded.input == "score":
-                raise InputError("classes: one score per row has no columns to choose from")
-            else:
-                preds = _restricted(loaded, self.columns, counted=self.labels)
+            if self.columns is not None:
+                if kind == "score":
+                    raise InputError("classes: one score per row has no columns to choose from")
+                scores = as_scores(given, input=kind)
+                rows, labels = _restricted(scores, labels, self.columns, counted=self.labels)
+                given, kind = scores[np.ix_(rows, np.array(self.columns))], "logits"
+                features = None if features is None else features[rows]
+            return Predictions.of(given, labels, input=kind, features=features, score=score)
         except InputError as error:
             raise error.about(self.path) from error
-        return preds
 
 
-def _checked(
-    logits: FloatArray,
-    labels: object,
-    loaded: Loaded,
-    *,
-    rows: IntArray | None = None,
-    score: ScoreScale | None = None,
-) -> Predictions:
-    kind = "logits" if rows is not None else loaded.input
-    features = loaded.features
-    if features is not None and rows is not None:
-        features = features[rows]
-    if logits.dtype.kind == "f":
-        # Probabilities come back in the type of the logits, and rounding moves rows between bins.
-        logits = logits.astype(np.float64)
-    return Predictions.of(logits, labels, input=kind, features=features, score=score)
-
-
-def _restricted(loaded: Loaded, columns: tuple[int, ...], *, counted: str) -> Predictions:
-    """Return the samples of these classes, with no other columns."""
-    given = loaded.logits
-    if loaded.input == "probabilities" and given.dtype.kind == "f":
-        given = given.astype(np.float64)  # before the logarithm, as without classes
-    scores = as_scores(given, input=loaded.input)
+def _restricted(
+    scores: FloatArray, labels: object, columns: tuple[int, ...], *, counted: str
+) -> tuple[IntArray, IntArray]:
+    """Return the rows that belong to these classes, and their labels among them."""
     n, there = scores.shape
     if max(columns) >= there:
         raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
     if counted == CLASSES:
-        labels = as_labels(loaded.labels, n=n, n_classes=len(columns))
-        rows = np.arange(n)
-    else:
-        number = np.full(there, -1)
-        number[list(columns)] = np.arange(len(columns))
-        labels = number[as_labels(loaded.labels, n=n, n_classes=there)]
-        rows = np.flatnonzero(labels >= 0)
-        if not len(rows):
-            raise InputError("classes: no sample belongs to any of them")
-        labels = labels[rows]
-    return _checked(scores[np.ix_(rows, np.array(columns))], labels, loaded, rows=rows)
-
-
-def others(path: str, columns: tuple[int, ...], *, counted: str) -> tuple[int, int, int]:
-    """Return how many samples of a file are of other classes, of how many, and its largest label.
-
-    Labels that cannot be read as numbers are another check's business.
-    """
-    labels = np.asarray(read_labels(path))
-    if counted == CLASSES or labels.ndim != 1 or labels.dtype.kind not in "iuf" or not len(labels):
-        return 0, len(labels), -1
-    return int((~np.isin(labels, columns)).sum()), len(labels), int(labels.max())
+        return np.arange(n), as_labels(labels, n=n, n_classes=len(columns))
+    number = np.full(there, -1)
+    number[list(columns)] = np.arange(len(columns))
+    own = number[as_labels(labels, n=n, n_classes=there)]
+    rows = np.flatnonzero(own >= 0)
+    if not len(rows):
+        raise InputError("classes: no sample belongs to any of them")
+    return rows, own[rows]
 
 
 def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] | None:
@@ -268,18 +237,27 @@ def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] 
     >>> columns_of("2-5", Path()), columns_of((7, 1), Path()), columns_of("all", Path())
     ((2, 3, 4, 5), (7, 1), None)
     """
-    if not isinstance(classes, str):
-        return _different(classes)
     if classes in ("", EVERY):
         return None
-    if ends := _RANGE.fullmatch(classes):
+    if not isinstance(classes, str):
+        columns = classes
+    elif ends := _RANGE.fullmatch(classes):
         first, last = int(ends[1]), int(ends[2])
         if last <= first:
             raise InputError(f"classes: the range {classes} must rise")
         if last - first >= _MAX_BYTES:
             raise InputError(f"classes: the range {classes} has more columns than any file")
         return tuple(range(first, last + 1))
-    return _different(_numbers_in(folder / classes))
+    else:
+        columns = _numbers_in(folder / classes)
+    if len(columns) < 2 or min(columns) < 0:
+        raise InputError(
+            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
+        )
+    if len(set(columns)) < len(columns):
+        twice = next(one for one in columns if columns.count(one) > 1)
+        raise InputError(f"classes: column {twice} occurs twice")
+    return columns
 
 
 def class_file(classes: str | tuple[int, ...]) -> str:
@@ -303,26 +281,7 @@ def _numbers_in(file: Path) -> tuple[int, ...]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise FileError(f"classes: cannot read {file}: {why}") from None
-    lines = (line.partition("#")[0].replace(",", " ") for line in text.splitlines())
-    words = [word for line in lines for word in line.split()]
+    words = re.sub(r"#.*|,", " ", text).split()
     if wrong := next((word for word in words if not re.fullmatch(r"\d{1,9}", word)), ""):
         raise FileError(f"classes: {file} must hold column numbers only; it holds {wrong[:40]!r}")
     return tuple(map(int, words))
-
-
-def _different(columns: tuple[int, ...]) -> tuple[int, ...]:
-    if len(columns) < 2 or min(columns) < 0:
-        raise InputError(
-            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
-        )
-    if len(set(columns)) < len(columns):
-        twice = next(one for one in columns if columns.count(one) > 1)
-        raise InputError(f"classes: column {twice} occurs twice")
-    return columns
-
-
-def known_way(way: object) -> str:
-    """Return a way to draw, or raise."""
-    if not isinstance(way, str) or way not in WAYS:
-        raise InputError(f"unknown draw {way!r}; {choose(str(way), WAYS)}")
-    return way

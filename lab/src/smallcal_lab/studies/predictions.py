@@ -7,7 +7,6 @@ needs it, and holds the sets that those tables are about.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +19,16 @@ from smallcal.errors import file_errors
 from smallcal.metrics import Scored
 from smallcal.metrics.kept import LOSSES, Kept
 from smallcal_lab.statistics.samples import Unit
-from smallcal_lab.studies.frame import CLEAN, Frame
-from smallcal_lab.studies.parquet import read_signed, write_signed
+from smallcal_lab.studies.frame import CLEAN, Frame, read_signed, write_signed
 from smallcal_lab.studies.study import Task
 
 FOLDER = "predictions"
 
 #: What stands for every set that is not the clean one.
 SHIFTED = "shifted"
+
+#: Columns that say which predictions a row belongs to.
+_GROUP = ["label", "set", "severity"]
 
 #: Columns of the file, with their types.
 COLUMNS: Mapping[str, str] = {
@@ -103,52 +104,46 @@ class Shelf:
         name, severity
             The test set.
         """
-        seeds: list[dict[str, list[Scored]]] = []
+        seeds: list[Unit] = []
         for _, own in frame.groups("cell"):
-            draws = own.groups("cell", "budget", "draw")
-            tasks = [self._read(Task(*key), name, severity) for key, _ in draws]
-            shared = [label for label in tasks[0] if all(label in task for task in tasks)]
-            if shared:
-                seeds.append({label: [task[label] for task in tasks] for label in shared})
-        shared = [label for label in seeds[0] if all(label in s for s in seeds)] if seeds else []
+            draws = [
+                {
+                    one.label: one.kept
+                    for one in read_predictions(file_of(self.folder, Task(*key)))
+                    if (one.set, one.severity) == (name, severity)
+                }
+                for key, _ in own.groups("cell", "budget", "draw")
+            ]
+            if shared := _shared(draws):
+                seeds.append({label: [draw[label] for draw in draws] for label in shared})
+        shared = _shared(seeds)
         return [{label: seed[label] for label in shared} for seed in seeds] if shared else []
 
-    def _read(self, task: Task, name: str, severity: int) -> dict[str, Scored]:
-        return {
-            one.label: one.kept
-            for one in read_predictions(file_of(self.folder, task))
-            if (one.set, one.severity) == (name, severity)
-        }
+
+def _shared(units: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the labels that all have, in the order of the first."""
+    first = units[0] if units else {}
+    return [label for label in first if all(label in unit for unit in units)]
 
 
 def write_predictions(file: Path, found: Sequence[Prediction]) -> None:
     """Write predictions, whole or not at all; equal ones give equal bytes."""
     import pyarrow as pa
 
-    columns = {name: pa.array(values) for name, values in _columns(found).items()}
+    tables = [_schema().empty_table()]
+    for one in found:
+        kept = one.kept
+        columns = {
+            **{name: pa.repeat(getattr(one, name), kept.n) for name in _GROUP},
+            "row": np.arange(kept.n),
+            "truth": kept.labels,
+            **{name: getattr(kept, name) for name in ("correct", "confidence", "doubt")},
+            **{name: kept.losses[name] for name in LOSSES},
+        }
+        tables.append(pa.table(columns, schema=_schema()))
     with file_errors(f"cannot make {file.parent}"):
         file.parent.mkdir(exist_ok=True)
-    write_signed(file, pa.table(columns).cast(_schema()), _digest)
-
-
-def _columns(found: Sequence[Prediction]) -> dict[str, Any]:
-    if not found:
-        return {name: [] for name in COLUMNS}
-    sizes = [one.kept.n for one in found]
-
-    def repeated(name: str) -> Any:
-        return np.repeat(np.array([getattr(one, name) for one in found]), sizes)
-
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(one.kept, name) for one in found])
-
-    return {
-        **{name: repeated(name) for name in ("label", "set", "severity")},
-        "row": np.concatenate([np.arange(n) for n in sizes]),
-        "truth": joined("labels"),
-        **{name: joined(name) for name in ("correct", "confidence", "doubt")},
-        **{name: np.concatenate([one.kept.losses[name] for one in found]) for name in LOSSES},
-    }
+    write_signed(file, pa.concat_tables(tables).combine_chunks())
 
 
 def read_predictions(file: Path) -> list[Prediction]:
@@ -159,24 +154,15 @@ def read_predictions(file: Path) -> list[Prediction]:
     FileError
         If the file is missing, damaged, or holds something else.
     """
-    table = read_signed(file, _schema(), _digest, what="predictions")
-    return _predictions({name: table[name].to_numpy() for name in COLUMNS})
-
-
-def _predictions(columns: Mapping[str, Any]) -> list[Prediction]:
-    """Cut columns where a new method or set begins: at a row 0."""
-    starts = np.flatnonzero(columns["row"] == 0).tolist()
+    table = read_signed(file, _schema(), what="predictions").to_pandas()
     found = []
-    for start, stop in zip(starts, [*starts[1:], len(columns["row"])], strict=True):
-        own = {name: values[start:stop] for name, values in columns.items()}
+    for (label, name, severity), own in table.groupby(_GROUP, sort=False):
         kept = Kept.of_columns(
-            labels=own["truth"],
-            confidence=own["confidence"],
-            doubt=own["doubt"],
-            correct=own["correct"],
-            losses={name: own[name] for name in LOSSES},
+            labels=own["truth"].to_numpy(),
+            **{name: own[name].to_numpy() for name in ("confidence", "doubt", "correct")},
+            losses={name: own[name].to_numpy() for name in LOSSES},
         )
-        found.append(Prediction(str(own["label"][0]), str(own["set"][0]), own["severity"][0], kept))
+        found.append(Prediction(label, name, int(severity), kept))
     return found
 
 
@@ -184,14 +170,3 @@ def _schema() -> Any:
     import pyarrow as pa
 
     return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
-
-
-def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the columns."""
-    found = hashlib.sha256()
-    for name in table.column_names:
-        values = table[name].to_numpy()
-        found.update(name.encode())
-        plain = values.dtype != object
-        found.update(values.tobytes() if plain else "\0".join(map(str, values)).encode())
-    return found.hexdigest().encode()

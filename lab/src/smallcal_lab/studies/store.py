@@ -14,15 +14,12 @@ A run that was stopped at any moment goes on from the parts that are there.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from smallcal.errors import FileError, MissingExtraError
+from smallcal.errors import FileError
 from smallcal.io.resumable import Resumable
-from smallcal_lab.studies.frame import COLUMNS, Rows
-from smallcal_lab.studies.parquet import read_signed, write_signed
+from smallcal_lab.studies.frame import Rows, read_parquet, write_parquet
 from smallcal_lab.studies.predictions import (
     Prediction,
     file_of,
@@ -43,14 +40,28 @@ def run_in(folder: Path, *, keeps: bool = False) -> Run:
 
     ``keeps``: whether tasks keep predictions; then one without them is not done.
     """
-    require_pyarrow()
+
+    def flaw(task: Task, part: Path) -> str:
+        try:
+            rows = read_parquet(part)
+        except FileError:
+            return "is damaged"
+        if any((row["cell"], row["draw"]) != (task.cell, task.draw) for row in rows):
+            return "holds the rows of another task"
+        try:
+            if keeps:
+                read_predictions(file_of(folder, task))
+        except FileError:
+            return "has no predictions, or damaged ones, beside it"
+        return ""
+
     instead = "name another folder with --out, or delete this one"
     return Resumable(
         folder=folder,
         parts=folder / "parts",
         manifest=folder / "manifest.json",
         part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
-        flaw=lambda task, part: _flaw(task, part) or (_lack(folder, task) if keeps else ""),
+        flaw=flaw,
         beside=lambda task: (file_of(folder, task),) if keeps else (),
         others=tuple(folder / name for name in ("rows.parquet", *TABLE_FILES)),
         what="this run",
@@ -58,25 +69,6 @@ def run_in(folder: Path, *, keeps: bool = False) -> Run:
         other=lambda changes: f"{folder} holds another run ({changes}); {instead}",
         unknown=f"{folder} has parts or tables, but no manifest to say of which run; {instead}",
     )
-
-
-def _flaw(task: Task, part: Path) -> str:
-    """Say what is wrong with the rows of a task, or nothing."""
-    try:
-        rows = read_parquet(part)
-    except FileError:
-        return "is damaged"
-    own = all((row["cell"], row["draw"]) == (task.cell, task.draw) for row in rows)
-    return "" if own else "holds the rows of another task"
-
-
-def _lack(folder: Path, task: Task) -> str:
-    """Say what is wrong with the predictions of a task, or nothing."""
-    try:
-        read_predictions(file_of(folder, task))
-    except FileError:
-        return "has no predictions, or damaged ones, beside it"
-    return ""
 
 
 def write_part(run: Run, task: Task, done: Done) -> None:
@@ -98,40 +90,3 @@ def finish(run: Run, tasks: Sequence[Task]) -> Rows:
 def rows_of(run: Run, tasks: Sequence[Task]) -> Rows:
     """Return the rows of these tasks, in their order."""
     return [row for task in tasks for row in read_parquet(run.part(task))]
-
-
-def require_pyarrow() -> None:
-    """Raise one clear line where pyarrow is not installed."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(
-            "studies keep their rows as Parquet, which needs pyarrow: "
-            "pip install 'smallcal[parquet]'"
-        ) from None
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-
-
-def write_parquet(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write tidy rows, whole or not at all; equal rows give equal bytes."""
-    import pyarrow as pa
-
-    columns = {name: [row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()}
-    write_signed(file, pa.Table.from_pydict(columns, schema=_schema()), _digest)
-
-
-def read_parquet(file: Path) -> list[dict[str, Any]]:
-    """Read tidy rows, and make sure that they are those that were written."""
-    rows: list[dict[str, Any]] = read_signed(file, _schema(), _digest, what="rows").to_pylist()
-    return rows
-
-
-def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the rows."""
-    return hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest().encode()

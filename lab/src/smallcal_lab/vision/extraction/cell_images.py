@@ -13,7 +13,7 @@ from PIL import Image
 from smallcal.data.checks import whole_number
 from smallcal.errors import InputError, choose
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.studies.description import plain_name
+from smallcal_lab.studies.collection import plain_name
 from smallcal_lab.vision.corruptions import corrupt
 from smallcal_lab.vision.extraction.classes import for_columns, require_same_classes
 from smallcal_lab.vision.image_set import ImageSet

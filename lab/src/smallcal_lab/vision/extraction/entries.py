@@ -9,8 +9,13 @@ from typing import Any
 from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import leftovers
 from smallcal.io.lock import one_at_a_time
-from smallcal_lab.studies.collection import FILE_NAME, Collection, collection_of, read_description
-from smallcal_lab.studies.description import write_description
+from smallcal_lab.studies.collection import (
+    FILE_NAME,
+    Collection,
+    collection_of,
+    read_description,
+    write_description,
+)
 from smallcal_lab.studies.portions import EVERY
 
 Entry = dict[str, Any]

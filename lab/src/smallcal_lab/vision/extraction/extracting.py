@@ -14,8 +14,7 @@ from smallcal._version import __version__
 from smallcal.errors import InputError, needing
 from smallcal.io import make_folder, require_apart
 from smallcal.io.lock import alone_in
-from smallcal_lab.studies.collection import FILE_NAME, Collection, require_in_range
-from smallcal_lab.studies.description import plain_name
+from smallcal_lab.studies.collection import FILE_NAME, Collection, plain_name, require_in_range
 from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import (
     CellImages,
