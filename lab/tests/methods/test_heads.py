@@ -14,7 +14,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
 from smallcal_lab.methods import heads
-from smallcal_lab.methods.heads import PROTOCOLS, Cell, fit_head, sweep
+from smallcal_lab.methods.heads import PROTOCOLS, Cell, fit_head, sweep, train
 from smallcal_lab.methods.smart import pooled_loss
 from support.simulated import simulate
 
@@ -35,30 +35,11 @@ def small():
     return make_split(*simulate(150, 5))
 
 
-def train(split, *cells, epochs, patience=None, held_out=False):
-    with heads._one_thread():
-        problem = heads._Problem.of(split, held_out=held_out)
-        return heads._train(problem, cells, epochs=epochs, patience=patience)
-
-
 def loss_of(split, fitted):
     return loss_and_slope(split.goal, split.gaps, fitted(split.scores))[0]
 
 
 # Losses, slopes, steps
-
-
-@pytest.mark.parametrize("goal", ["nll", "bce", "brier", "mixed(0.5)"])
-def test_losses_and_slopes_are_those_of_every_other_fit(goal):
-    z, y = simulate(70, 6)
-    split = make_split(z, y, goal=goal, weight=np.random.default_rng(0).random(70))
-    problem = heads._Problem.of(split, held_out=False)
-    temperature = np.random.default_rng(1).uniform(0.3, 3, size=(4, 70))
-    losses, slopes = heads._losses_and_slopes(problem, problem.repeat(4), temperature)
-    for row, loss, slope in zip(temperature, losses, slopes, strict=True):
-        expected, expected_slope = loss_and_slope(split.goal, split.gaps, row)
-        assert loss == pytest.approx(expected, rel=1e-12)
-        np.testing.assert_allclose(slope, expected_slope, rtol=1e-12)
 
 
 @pytest.mark.parametrize("hidden", [0, 16])
@@ -68,18 +49,19 @@ def test_training_agrees_with_plain_torch(goal, hidden):
     weight = np.random.default_rng(0).random(80)
     split = make_split(z, y, goal=goal, weight=weight)
     cell = Cell(hidden, 1e-2, 0.1)
-    (ours,) = train(split, cell, epochs=40)
+    ours = train(split, cell, epochs=40, patience=None).network
 
-    (start,) = train(split, cell, epochs=0)
+    start = train(split, cell, epochs=0, patience=None).network
     model = torch.nn.Sequential(torch.nn.Linear(5, hidden or 1))
     if hidden:
         model.extend([torch.nn.GELU(), torch.nn.Linear(hidden, 1)])
     linear = [layer for layer in model if isinstance(layer, torch.nn.Linear)]
-    for layer, first in zip(linear, start.layers, strict=True):
-        layer.weight.data, layer.bias.data = torch.tensor(first[:, :-1]), torch.tensor(first[:, -1])
+    for layer, weight, bias in zip(linear, start.weights, start.biases, strict=True):
+        layer.weight.data = torch.tensor(weight, dtype=torch.float32)
+        layer.bias.data = torch.tensor(bias, dtype=torch.float32)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
     logits, labels = torch.tensor(z, dtype=torch.float32), torch.tensor(y)
-    share = torch.tensor(weight / weight.sum(), dtype=torch.float32)
+    share = torch.tensor(split.gaps.weights / split.gaps.total, dtype=torch.float32)
     for _ in range(40):
         temperature = torch.nn.functional.softplus(model(logits)).clamp(min=1e-3)
         log_p = torch.log_softmax(logits / temperature, dim=1)
@@ -94,20 +76,9 @@ def test_training_agrees_with_plain_torch(goal, hidden):
         optimiser.zero_grad()
         (losses @ share).backward()
         optimiser.step()
-    for layer, found in zip(linear, ours.layers, strict=True):
-        np.testing.assert_allclose(found[:, :-1], layer.weight.detach().numpy(), atol=2e-5)
-        np.testing.assert_allclose(found[:, -1], layer.bias.detach().numpy(), atol=2e-5)
-
-
-def test_cells_side_by_side_train_as_if_alone(small):
-    cells = PROTOCOLS["in-sample"][12:24]
-    together = train(small, *cells, epochs=60, patience=20)
-    for cell, found in zip(cells, together, strict=True):
-        (alone,) = train(small, cell, epochs=60, patience=20)
-        assert found.cell == alone.cell == cell
-        assert found.loss == pytest.approx(alone.loss, rel=1e-6)
-        for a, b in zip(found.layers, alone.layers, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-4)
+    for layer, weight, bias in zip(linear, ours.weights, ours.biases, strict=True):
+        np.testing.assert_allclose(weight, layer.weight.detach().numpy(), atol=2e-5)
+        np.testing.assert_allclose(bias, layer.bias.detach().numpy(), atol=2e-5)
 
 
 # The protocols
@@ -126,7 +97,7 @@ def test_a_sweep_tries_every_cell(small, protocol, n_cells):
 def test_in_sample_keeps_the_lowest_loss(small):
     tried = sweep(small, protocol="in-sample", epochs=150)
     fitted = fit_head(small, protocol="in-sample", epochs=150).map
-    losses = [loss_of(small, each.network()) for each in tried]
+    losses = [loss_of(small, each.network) for each in tried]
     np.testing.assert_allclose(losses, [each.loss for each in tried], rtol=1e-5)
     assert loss_of(small, fitted) == min(losses)
     assert min(losses) < pooled_loss(small)
@@ -142,18 +113,17 @@ def test_held_out_trains_the_chosen_cell_again_on_everything(refit):
     assert chosen.epochs < 100
     as_long = {"patience": (100, 5), "epochs": (chosen.epochs, None)}
     steps, wait = as_long[refit]
-    (again,) = train(split, chosen.cell, epochs=steps, patience=wait)
+    again = train(split, chosen.cell, epochs=steps, patience=wait)
     fit = fit_head(split, protocol="held-out", refit=refit, epochs=100, patience=5)
     assert fit.counts == (300,)
-    for ours, expected in zip(fit.map.weights, again.network().weights, strict=True):
+    for ours, expected in zip(fit.map.weights, again.network.weights, strict=True):
         np.testing.assert_array_equal(ours, expected)
     plain = fit_head(split, protocol="held-out", epochs=100, patience=5).map
     same = np.array_equal(plain.weights[0], fit.map.weights[0])
     assert same == (refit == "patience")
     # The chosen loss is that of the held-out fifth, not of the samples trained on.
-    judged = heads._Problem.of(split, held_out=True).judging
-    gaps = replace(split.gaps, weight=judged)
-    temperature = chosen.network()(split.scores)
+    gaps = replace(split.gaps, weight=heads.judging_rows(split) * 1.0)
+    temperature = chosen.network(split.scores)
     assert loss_and_slope(split.goal, gaps, temperature)[0] == pytest.approx(chosen.loss, rel=1e-5)
 
 
@@ -161,7 +131,7 @@ def test_fixed_trains_one_wide_cell(small):
     (tried,) = sweep(small, protocol="fixed", epochs=20)
     assert tried.cell == Cell(128, 1e-3, 0.0)
     fitted = fit_head(small, protocol="fixed", epochs=20).map
-    np.testing.assert_array_equal(fitted.weights[0], tried.network().weights[0])
+    np.testing.assert_array_equal(fitted.weights[0], tried.network.weights[0])
     assert fitted.n_parameters == 5 * 128 + 128 + 128 + 1
 
 
@@ -174,16 +144,24 @@ def test_every_fifth_sample_judges(n, n_classes, by):
         y = z.argmax(axis=1)
         y[:3] = z[:3].argmin(axis=1)
     split = make_split(z, y)
-    problem = heads._Problem.of(split, held_out=True)
-    judged = problem.judging > 0
-    assert not (judged & (problem.fitting > 0)).any()
-    np.testing.assert_allclose([problem.judging.sum(), problem.fitting.sum()], 1)
+    judged = heads.judging_rows(split)
     assert judged.sum() == n // 5
     kinds = {"class": y, "outcome": split.gaps.correct, "chance": np.zeros(n)}[by]
     for kind in np.unique(kinds):
         assert abs(judged[kinds == kind].sum() - (kinds == kind).sum() / 5) < 1
-    other = heads._Problem.of(make_split(z, y, seed=1), held_out=True)
-    assert ((other.judging > 0) != judged).any()
+    assert (heads.judging_rows(make_split(z, y, seed=1)) != judged).any()
+
+
+def test_held_out_samples_are_not_trained_on(small):
+    judged = heads.judging_rows(small)
+    labels = np.where(judged, (small.preds.labels + 1) % 5, small.preds.labels)
+    other = make_split(small.preds.logits, labels)
+    one, two = (
+        train(split, Cell(16, 1e-3, 0.0), judged, epochs=5, patience=None)
+        for split in (small, other)
+    )
+    np.testing.assert_array_equal(one.network.weights[0], two.network.weights[0])
+    assert one.loss != two.loss
 
 
 def test_samples_without_weight_neither_train_nor_judge():
@@ -201,30 +179,17 @@ def test_samples_without_weight_neither_train_nor_judge():
 
 
 def test_a_cell_stops_when_its_loss_no_longer_falls():
-    weights = [np.zeros((3, 1, 1))]
-    record = heads._Record(weights, patience=2)
-    losses = np.array([[5.0, 4.0, 4.0, 3.0], [5.0, 6.0, 7.0, 1.0], [5.0, 6.0, 4.0, np.nan]]).T
-    for epoch, now in enumerate(losses):
-        weights[0][:] = epoch
-        record.note(epoch, now, weights)
-    # The second has been given up when its loss falls at last.
-    assert record.loss.tolist() == [3.0, 5.0, 4.0]
-    assert record.epoch.tolist() == record.best[0].ravel().tolist() == [3, 0, 2]
-    assert record.hopeful.tolist() == [True, False, True]
-
-
-def test_training_ends_when_all_cells_have_stopped(monkeypatch):
     split = make_split(*simulate(60, 5, seed=3))
-    count = []
-    original = heads._temperatures
-    monkeypatch.setattr(heads, "_temperatures", lambda *args: count.append(1) or original(*args))
+    judged = heads.judging_rows(split)
     cell = Cell(128, 3e-2, 0.0)  # so fast that it soon overfits
-    (trained,) = train(split, cell, epochs=400, patience=7, held_out=True)
-    assert trained.epochs < 100
-    assert len(count) == trained.epochs + 7 + 1
-    (longer,) = train(split, cell, epochs=trained.epochs, patience=7, held_out=True)
-    for a, b in zip(trained.layers, longer.layers, strict=True):
-        np.testing.assert_array_equal(a, b)
+    found = train(split, cell, judged, epochs=400, patience=7)
+    assert found.epochs < 100
+    longer = train(split, cell, judged, epochs=found.epochs, patience=7)
+    np.testing.assert_array_equal(found.network.weights[0], longer.network.weights[0])
+    # Without patience the last weights are kept, though their loss is higher.
+    last = train(split, cell, judged, epochs=found.epochs + 7, patience=None)
+    assert last.epochs == found.epochs + 7
+    assert last.loss > found.loss
 
 
 # Repeatable, and without side effects
@@ -255,7 +220,7 @@ def test_threads_are_given_back_after_an_error(small, monkeypatch):
         raise RuntimeError("no")
 
     threads = torch.get_num_threads()
-    monkeypatch.setattr(heads, "_train", fail)
+    monkeypatch.setattr(heads, "train", fail)
     try:
         torch.set_num_threads(2)
         with pytest.raises(RuntimeError, match="no"):

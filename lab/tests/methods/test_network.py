@@ -15,14 +15,11 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import erf
 from smallcal.errors import InputError
-from smallcal_lab.methods.nearby import NearbyLoss
 from smallcal_lab.methods.smart import (
     SMART_OFFSET,
-    Adam,
     _descend,
     _first_weights,
     _loss_and_gradient,
-    _pieces,
     fit_smart,
     pooled_loss,
 )
@@ -36,11 +33,6 @@ def make_split(z, y, *, goal="bce", weight=None, seed=0):
     pooled = fit_temperature(objective(goal), gaps, bounds=discipline.bounds)
     scores = (-gaps.best - (-gaps.best).mean()) / gaps.best.std()
     return Split(preds, gaps, objective(goal), pooled, scores, discipline)
-
-
-def ascending(split):
-    order = np.argsort(split.scores)
-    return split.scores[order], NearbyLoss(split.goal, split.gaps.take(order))
 
 
 def network(*sizes, activation="gelu", seed=0, **options):
@@ -175,25 +167,6 @@ def test_scores_of_another_width_are_refused():
         network(6, 1)(np.zeros(3))
 
 
-# Adam
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_adam_takes_the_steps_of_torch(decay):
-    torch = pytest.importorskip("torch", reason="compares with torch")
-    rng = np.random.default_rng(0)
-    start, gradients = rng.normal(size=(4, 3)), rng.normal(size=(30, 4, 3))
-    parameter = start.copy()
-    adam = Adam([parameter], rate=0.01, decay=decay)
-    theirs = torch.tensor(start, requires_grad=True)
-    optimiser = torch.optim.AdamW([theirs], lr=0.01, weight_decay=decay)
-    for gradient in gradients:
-        adam.step([gradient])
-        theirs.grad = torch.tensor(gradient)
-        optimiser.step()
-    np.testing.assert_allclose(parameter, theirs.detach().numpy(), rtol=1e-12)
-
-
 # SMART
 
 
@@ -202,13 +175,11 @@ def test_the_gradient_agrees_with_differences(goal):
     z, y = simulate(90, 5, seed=1)
     weight = np.random.default_rng(0).random(90)
     split = make_split(z, y, goal=goal, weight=weight)
-    scores, loss_at = ascending(split)
     theta = _first_weights(split, 16)
-    _, gradient = _loss_and_gradient(loss_at, scores, theta)
+    _, gradient = _loss_and_gradient(split, theta)
     step = 1e-6 * np.eye(len(theta))
     difference = [
-        _loss_and_gradient(loss_at, scores, theta + h)[0]
-        - _loss_and_gradient(loss_at, scores, theta - h)[0]
+        _loss_and_gradient(split, theta + h)[0] - _loss_and_gradient(split, theta - h)[0]
         for h in step
     ]
     np.testing.assert_allclose(gradient, np.array(difference) / 2e-6, rtol=1e-5, atol=1e-8)
@@ -236,53 +207,7 @@ def test_smart_agrees_with_torch_after_fifty_epochs():
             optimiser.step()
     ours = _descend(split, _first_weights(split, 16), epochs=50, rate=5e-3)
     np.testing.assert_allclose(ours, best[1], atol=1e-6)
-    scores, loss_at = ascending(split)
-    assert abs(_loss_and_gradient(loss_at, scores, ours)[0] - best[0]) < 1e-9
-
-
-@pytest.mark.parametrize("goal", ["bce", "nll", "softece"])
-def test_the_descent_is_the_plain_one_sample_for_sample(goal):
-    z, y = simulate(150, 30, seed=5)
-    weight = np.random.default_rng(1).random(150)
-    split = make_split(2.5 * z, y, goal=goal, weight=weight)
-    theta = _first_weights(split, 16)
-    adam, best = Adam([theta], rate=5e-3), (np.inf, theta)
-    for _ in range(301):
-        (rise, level), output = theta[:32].reshape(16, 2).T, theta[32:48]
-        height = np.outer(split.scores, rise) + level
-        raw = np.maximum(height, 0) @ output + theta[48]
-        temperature = SMART_OFFSET + np.logaddexp(0, raw)
-        loss, slope = loss_and_slope(split.goal, split.gaps, temperature)
-        if loss < best[0]:
-            best = (loss, theta.copy())
-        pull = slope * scipy.special.expit(raw)
-        through = pull[:, None] * (height > 0) * output
-        lines = np.stack([split.scores @ through, through.sum(axis=0)], axis=1).ravel()
-        adam.step([np.concatenate([lines, pull @ np.maximum(height, 0), [pull.sum()]])])
-    ours = _descend(split, _first_weights(split, 16), epochs=300, rate=5e-3)
-    np.testing.assert_allclose(ours, best[1], rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("case", ["random", "tied", "level", "all one side", "one sample"])
-def test_pieces_hold_the_samples_where_a_unit_is_on(case):
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        scores = np.sort(rng.normal(size=1 if case == "one sample" else 40))
-        lines = rng.normal(size=(16, 2))
-        if case == "tied":
-            scores = np.sort(rng.integers(-2, 3, 40) / 2 + 0.1)
-        if case == "level":
-            lines[::2, 0] = 0
-            lines[0] = 0
-        if case == "all one side":
-            lines[:, 1] += 100
-        starts, sizes, on = _pieces(lines, scores)
-        assert sizes.sum() == len(scores)
-        assert (sizes >= 0).all()
-        np.testing.assert_array_equal(starts, np.cumsum(sizes) - sizes)
-        dense = np.outer(scores, lines[:, 0]) + lines[:, 1] > 0
-        np.testing.assert_array_equal(on.repeat(sizes, axis=0) > 0, dense)
-        assert not on[sizes == 0].any()
+    assert abs(_loss_and_gradient(split, ours)[0] - best[0]) < 1e-9
 
 
 @pytest.mark.parametrize("goal", ["bce", "nll", "softece"])

@@ -161,17 +161,14 @@ def test_first_import_is_silent_and_changes_no_setting():
 
 
 def test_prints_warnings_and_log_records_are_kept_from_the_caller(monkeypatch, capfd, caplog):
-    class Noisy:
-        n_parameters = 1
+    def noisy(logits):
+        print("progress")  # noqa: T201 - the noise that is tested
+        print("progress", file=sys.stderr)  # noqa: T201
+        warnings.warn("careful", stacklevel=1)
+        logging.getLogger("noisy").error("noise")
+        return np.ones(logits.shape) / np.zeros(1)
 
-        def predict(self, logits):
-            print("progress")  # noqa: T201 - the noise that is tested
-            print("progress", file=sys.stderr)  # noqa: T201
-            warnings.warn("careful", stacklevel=1)
-            logging.getLogger("noisy").error("noise")
-            return np.ones(logits.shape) / np.zeros(1)
-
-    monkeypatch.setattr(peers, "PEERS", {"noisy": Peer("noisy", "math", lambda *_: Noisy())})
+    monkeypatch.setattr(peers, "PEERS", {"noisy": Peer("noisy", "math", lambda *_: (noisy, 1))})
     fit = fit_peer(as_split(*PLAIN), peer="noisy")
     # Its rows are infinite, so they become the model's own.
     np.testing.assert_allclose(apply(fit, PLAIN[0]), softmax(PLAIN[0]), rtol=1e-14)
@@ -185,27 +182,18 @@ def test_prints_warnings_and_log_records_are_kept_from_the_caller(monkeypatch, c
     "bad", [[0, 0, 0], [np.nan, 0.5, 0.5], [np.inf, 0, 0], [-0.1, 0.6, 0.5]], ids=str
 )
 def test_unusable_rows_become_the_models_own(bad):
-    class Fixed:
-        n_parameters = 0
-
-        def predict(self, logits):
-            return np.array([[1, 1, 2], bad])
+    def fixed(logits):
+        return np.array([[1, 1, 2], bad])
 
     logits = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
-    proba = PeerMap("probmetrics:svs", Fixed(), 0).probabilities(logits, np.zeros(2))
+    proba = PeerMap("probmetrics:svs", fixed, 0).probabilities(logits, np.zeros(2))
     np.testing.assert_allclose(proba, [[0.25, 0.25, 0.5], softmax(logits)[1]], rtol=1e-15)
 
 
 @pytest.mark.parametrize("when", ["fit", "predict"])
 def test_a_peer_that_raises_gives_way_to_one_temperature(monkeypatch, when):
-    class Failing:
-        n_parameters = 1
-
-        def predict(self, logits):
-            raise ZeroDivisionError
-
     def fit(module, split):
-        return Failing() if when == "predict" else 1 / 0
+        return (lambda logits: 1 / 0, 1) if when == "predict" else 1 / 0
 
     monkeypatch.setattr(peers, "PEERS", {"failing": Peer("failing", "math", fit)})
     split = as_split(*PLAIN)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from smallcal_lab.methods.binning import stratified_halves
-from smallcal_lab.methods.semantic import SoftGroups, fit_semantic
+from smallcal_lab.methods.semantic import fit_semantic, soft_loss
 from support.simulated import simulate
 
 
@@ -58,7 +59,7 @@ def fitted():
 def soft_problem(*, weight=None, n_groups=3, penalty=0.1, seed=0):
     z, y, features, _ = two_kinds(60, seed=seed)
     split = make_split(z, y, features, weight=weight)
-    loss = SoftGroups.of(split.gaps, features, penalty)
+    loss = partial(soft_loss, gaps=split.gaps, features=features, penalty=penalty)
     start = np.random.default_rng(seed).normal(size=n_groups * (1 + features.shape[1])) * 0.3
     return loss, start, (z, y, features)
 

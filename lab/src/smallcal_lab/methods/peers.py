@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType, ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -32,20 +32,12 @@ from smallcal.calibrators.maps.base import MapFit, ProbabilityMap, Split, recipe
 from smallcal.calibrators.maps.temperature import scalar_fallback
 from smallcal.calibrators.softmax import keep_argmax
 from smallcal.data.masks import filled
-from smallcal.data.predictions import BoolArray, FloatArray
+from smallcal.data.predictions import FloatArray
 from smallcal.data.special import softmax
 from smallcal.errors import InputError, missing_extra
 
-
-class PeerModel(Protocol):
-    """What a fitted peer must be able to do."""
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of fitted scalars."""
-
-    def predict(self, logits: FloatArray, /) -> FloatArray:
-        """Return probabilities (m, C) from float64 logits (m, C)."""
+#: From float64 logits (m, C) to probabilities (m, C).
+Predict: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +48,13 @@ class PeerMap(ProbabilityMap):
     ----------
     name : str
         Name in ``PEERS``.
-    fitted : PeerModel
+    predict : callable
     count : int
         Number of fitted scalars.
     """
 
     name: str
-    fitted: PeerModel
+    predict: Predict
     count: int
     mixes: ClassVar[bool] = True
     kind: ClassVar[str] = "peer"
@@ -83,8 +75,10 @@ class PeerMap(ProbabilityMap):
         """Return probabilities (m, C), float64; the scores are not used."""
         logits = np.ascontiguousarray(logits, dtype=np.float64)
         with _silenced():
-            raw = self.fitted.predict(logits)
-        result = _onto_simplex(raw, logits)
+            result = np.array(self.predict(logits), dtype=np.float64)
+        unusable = ~(np.isfinite(result) & (result >= 0)).all(axis=1) | ~result.any(axis=1)
+        result[unusable] = softmax(logits[unusable])
+        result /= result.sum(axis=1, keepdims=True)
         if self.preserves_argmax:
             keep_argmax(result, logits.argmax(axis=1))
         return result
@@ -92,34 +86,21 @@ class PeerMap(ProbabilityMap):
 
 @dataclass(frozen=True)
 class Peer:
-    """How to fit one peer.
+    """How to fit one peer: what to install, what to import, and what fits it.
 
-    Attributes
-    ----------
-    package : str
-        What to install.
-    module : str
-        What to import; ``fit`` is handed it.
-    fit : callable
-        (module, split) to the fitted peer.
-    preserves_argmax : bool
+    ``fit`` takes the module and the split, and returns what predicts, and the number of its
+    parameters.
     """
 
     package: str
     module: str
-    fit: Callable[[ModuleType, Split], PeerModel]
+    fit: Callable[[ModuleType, Split], tuple[Predict, int]]
     preserves_argmax: bool = False
 
 
 @recipe("peer", keeps_argmax=False, saved=False)
 def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
-    """Fit a calibrator of another package.
-
-    Parameters
-    ----------
-    split : Split
-    peer : str
-        Name in ``PEERS``.
+    """Fit a calibrator of another package, by its name in ``PEERS``.
 
     Returns
     -------
@@ -147,8 +128,7 @@ def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
     module = _imported(peer, row)
     try:
         with _silenced():
-            fitted = row.fit(module, split)
-        result = PeerMap(peer, fitted, fitted.n_parameters)
+            result = PeerMap(peer, *row.fit(module, split))
         result.probabilities(_wide(split), split.scores)  # a peer that cannot predict fails here
     except Exception:  # noqa: BLE001 - whatever another package raises, the comparison goes on
         return scalar_fallback(split)
@@ -189,36 +169,8 @@ def _wide(split: Split) -> FloatArray:
     return np.ascontiguousarray(filled(split.preds.logits), dtype=np.float64)
 
 
-def _onto_simplex(raw: FloatArray, logits: FloatArray) -> FloatArray:
-    """Make rows sum to 1; those that cannot become the model's own."""
-    result = np.array(raw, dtype=np.float64)
-    unusable = ~(np.isfinite(result) & (result >= 0)).all(axis=1)
-    unusable |= ~result.any(axis=1)
-    if bool(unusable.any()):
-        result[unusable] = softmax(logits[unusable])
-    result /= result.sum(axis=1, keepdims=True)
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Probmetrics:
-    """A probmetrics calibrator, asked through its torch interface."""
-
-    calibrator: Any
-    n_parameters: int
-
-    def predict(self, logits: FloatArray, /) -> FloatArray:
-        predicted = self.calibrator.predict_proba_torch(_as_torch_logits(logits))
-        return np.asarray(predicted.get_probs().detach().numpy())
-
-
-def _as_torch_logits(logits: FloatArray) -> Any:
-    tensor = import_module("torch").as_tensor(logits)
-    return import_module("probmetrics.distributions").CategoricalLogits(tensor)
-
-
-def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> _Probmetrics:
-    """Fit ``get_calibrator(method)`` on logits.
+def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> tuple[Predict, int]:
+    """Fit ``get_calibrator(method)`` on logits, through its torch interface.
 
     ``ts-mix`` uses the logits. ``svs`` and ``sms`` have no route for them: the package turns
     them to float64 probabilities, scales those by ``ts-mix``, and goes on with their float32
@@ -233,84 +185,59 @@ def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> _Probm
         "svs": 1 + 2 * n_classes,  # a temperature, then a scale and an intercept per class
         "sms": 1 + n_classes * (n_classes + 1),  # a temperature, then a matrix and intercepts
     }
-    return _Probmetrics(calibrator, sizes[method])
+    return partial(_by_probmetrics, calibrator), sizes[method]
 
 
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """Recalibrates the probability of one class, and how many distinct numbers that takes."""
-
-    predict: Callable[[FloatArray], FloatArray]
-    levels: int
+def _by_probmetrics(calibrator: Any, logits: FloatArray) -> FloatArray:
+    predicted = calibrator.predict_proba_torch(_as_torch_logits(logits))
+    return np.asarray(predicted.get_probs().detach().numpy())
 
 
-@dataclass(frozen=True, eq=False)
-class _OneVsRest:
-    """One binary calibrator per class; with two classes, one for the second."""
-
-    columns: Mapping[int, _Column]
-
-    @property
-    def n_parameters(self) -> int:
-        return sum(column.levels for column in self.columns.values())
-
-    def predict(self, logits: FloatArray, /) -> FloatArray:
-        result = softmax(logits)
-        for label, column in self.columns.items():
-            result[:, label] = np.clip(column.predict(result[:, label].copy()), 0, 1)
-        if result.shape[1] == 2 and self.columns:
-            result[:, 0] = 1 - result[:, 1]
-        return result
+def _as_torch_logits(logits: FloatArray) -> Any:
+    tensor = import_module("torch").as_tensor(logits)
+    return import_module("probmetrics.distributions").CategoricalLogits(tensor)
 
 
-def _columns(
-    split: Split, fit_column: Callable[[FloatArray, BoolArray], _Column]
-) -> dict[int, _Column]:
-    """Fit a column per class, but for classes with no sample or all of them."""
-    own, labels = softmax(_wide(split)), split.preds.labels
-    counts = np.bincount(labels, minlength=own.shape[1])
-    seen = np.flatnonzero((counts > 0) & (counts < len(labels)))
-    chosen = seen[seen == 1] if own.shape[1] == 2 else seen
-    return {int(label): fit_column(own[:, label].copy(), labels == label) for label in chosen}
-
-
-def _fit_venn_abers(module: ModuleType, split: Split) -> _OneVsRest:
+def _fit_venn_abers(module: ModuleType, split: Split) -> tuple[Predict, int]:
     """Fit the package's binary ``VennAbers`` per class, its "one_vs_rest" route.
 
     One-vs-one, its default, would take 4,950 fits for 100 classes. The method has no parameters
     in the usual sense: the distinct lower and upper probabilities that it looks up are counted,
-    as the levels are for isotonic.
+    as the levels are for isotonic. Of two classes only the second is fitted.
     """
+    own, labels = softmax(_wide(split)), split.preds.labels
+    counts = np.bincount(labels, minlength=own.shape[1])
+    seen = np.flatnonzero((counts > 0) & (counts < len(labels)))
+    models: dict[int, Any] = {}
+    for label in seen[seen == 1] if own.shape[1] == 2 else seen:
+        models[int(label)] = model = module.VennAbers()
+        model.fit(_two_columns(own[:, label]), labels == label)
+    steps = [step for model in models.values() for step in (model.p0, model.p1)]
+    return partial(_by_venn_abers, models), sum(len(np.unique(step[:, 1])) for step in steps)
 
-    def fit_column(scores: FloatArray, hit: BoolArray) -> _Column:
-        model = module.VennAbers()
-        model.fit(_two_columns(scores), hit)
-        levels = sum(len(np.unique(steps[:, 1])) for steps in (model.p0, model.p1))
-        return _Column(partial(_venn_abers_probability, model), levels)
 
-    return _OneVsRest(_columns(split, fit_column))
-
-
-def _venn_abers_probability(model: Any, scores: FloatArray) -> FloatArray:
-    probabilities, _ = model.predict_proba(_two_columns(scores))
-    return np.asarray(probabilities[:, 1])
+def _by_venn_abers(models: Mapping[int, Any], logits: FloatArray) -> FloatArray:
+    result = softmax(logits)
+    for label, model in models.items():
+        probabilities, _ = model.predict_proba(_two_columns(result[:, label]))
+        result[:, label] = np.clip(probabilities[:, 1], 0, 1)
+    if result.shape[1] == 2 and models:
+        result[:, 0] = 1 - result[:, 1]
+    return result
 
 
 def _two_columns(scores: FloatArray) -> FloatArray:
     return np.column_stack((1 - scores, scores))
 
 
+_PROBMETRICS = ("probmetrics", "probmetrics.calibrators")
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
-        **{
-            f"probmetrics:{method}": Peer(
-                "probmetrics",
-                "probmetrics.calibrators",
-                partial(_fit_probmetrics, method=method),
-                preserves_argmax=method == "ts-mix",
-            )
-            for method in ("svs", "sms", "ts-mix")
-        },
+        "probmetrics:svs": Peer(*_PROBMETRICS, partial(_fit_probmetrics, method="svs")),
+        "probmetrics:sms": Peer(*_PROBMETRICS, partial(_fit_probmetrics, method="sms")),
+        "probmetrics:ts-mix": Peer(
+            *_PROBMETRICS, partial(_fit_probmetrics, method="ts-mix"), preserves_argmax=True
+        ),
         "venn-abers:classwise": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
     }
 )

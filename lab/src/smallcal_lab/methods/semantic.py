@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from smallcal.errors import InputError
 from smallcal_lab.methods.binning import stratified_halves
 
 _START_TEMPERATURE = 1.5
-
-
 _MAX_ITERATIONS = 100
 
 
@@ -44,7 +42,7 @@ def fit_semantic(
     Returns
     -------
     MapFit
-        A :class:`SemanticMap`. Its counts are, partition after partition, the samples that
+        A ``SemanticMap``. Its counts are, partition after partition, the samples that
         each temperature was fitted on. A group with fewer than ``discipline.min_group_size``
         of them takes the pooled temperature, flag ``fallback``; where all do, or fewer than
         two predictions are right or wrong, the result is one temperature for all, flag
@@ -66,7 +64,12 @@ def fit_semantic(
     >>> sorted(fit.map.temperatures[0].round().tolist())
     [1.0, 3.0]
     """
-    _require_options(n_partitions, n_groups, penalty)
+    if n_partitions < 1:
+        raise InputError(f"n_partitions must be at least 1; got {n_partitions}")
+    if n_groups < 2:
+        raise InputError(f"n_groups must be at least 2; got {n_groups}")
+    if not 0 <= penalty < float("inf"):
+        raise InputError(f"penalty must be finite and not negative; got {penalty}")
     rows = weighted_rows(split)
     if one_sided(split) or (len(rows) + 1) // 2 < split.discipline.min_group_size:
         return scalar_fallback(split)
@@ -80,9 +83,9 @@ def fit_semantic(
     for _ in range(n_partitions):
         first, second = stratified_halves(split.gaps.correct, rows, rng)
         start = rng.uniform(-1, 1, size=(n_groups, len(mean))) / np.sqrt(len(mean))
-        soft = SoftGroups.of(split.gaps.take(first), features[first], penalty)
         # A feature that never varies here could say anything of a new sample: it gets no weight.
-        partition = _learned(soft, start, split.discipline.bounds) * varies
+        learned = _learned(split, first, features[first], start, penalty)
+        partition = learned * varies
         member = members(features[second], partition)
         partitions.append(partition)
         groups += [second[member == group] for group in range(n_groups)]
@@ -98,71 +101,45 @@ def fit_semantic(
     return MapFit(averaged, tuple(map(len, groups)), {name: [] for name in sorted(flags)})
 
 
-@dataclass(frozen=True, eq=False)
-class SoftGroups:
-    """The loss that a partition is learned by, with its gradient.
+def soft_loss(
+    parameters: FloatArray, gaps: Gaps, features: FloatArray, penalty: float
+) -> tuple[float, FloatArray]:
+    """Return the loss that a partition is learned by, and its gradient.
 
     A sample's share in group k is softmax(W u)_k, and its probabilities are the shares' mixture
     of softmax(z / T_k). The loss is the mean negative log-likelihood plus
-    ``penalty`` x mean(W²). Its argument is the vector of log T_1 ... log T_K and then W row by
-    row: temperatures in logarithms cannot become negative.
-
-    Attributes
-    ----------
-    gaps : Gaps
-    features : ndarray of shape (n, d)
-        Standardised.
-    weight : ndarray of shape (n,)
-        Sums to 1.
-    penalty : float
+    ``penalty`` x mean(W²). The parameters are log T_1 ... log T_K and then W row by row:
+    temperatures in logarithms cannot become negative.
     """
-
-    gaps: Gaps
-    features: FloatArray
-    weight: FloatArray
-    penalty: float
-
-    @classmethod
-    def of(cls, gaps: Gaps, features: FloatArray, penalty: float) -> SoftGroups:
-        """Build the loss of some samples."""
-        weight = gaps.weights
-        return cls(gaps, features, weight / weight.sum(), penalty)
-
-    def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Return loss and gradient."""
-        d = self.features.shape[1]
-        n_groups = len(parameters) // (d + 1)
-        beta, partition = np.exp(-parameters[:n_groups]), parameters[n_groups:].reshape(-1, d)
-        # Each group's own loss is that of a shared temperature: the kernel's, per sample.
-        own = [OBJECTIVES["nll"].terms(self.gaps, moments(self.gaps, float(b))) for b in beta]
-        share = partition @ self.features.T
-        share -= np.logaddexp.reduce(share, axis=0)
-        joint = share - np.array([terms.loss for terms in own])
-        log_likelihood = np.logaddexp.reduce(joint, axis=0)
-        # How much of a sample's likelihood each group accounts for.
-        credit = np.exp(joint - log_likelihood) * self.weight
-        slope = -beta * (credit * np.array([terms.slope for terms in own])).sum(axis=1)
-        pull = (np.exp(share) * self.weight - credit) @ self.features
-        pull += 2 * self.penalty / partition.size * partition
-        loss = self.penalty * np.mean(partition**2) - self.weight @ log_likelihood
-        return float(loss), np.concatenate([slope, pull.ravel()])
+    n_groups = len(parameters) // (features.shape[1] + 1)
+    beta = np.exp(-parameters[:n_groups])
+    partition = parameters[n_groups:].reshape(n_groups, -1)
+    weight = gaps.weights / gaps.total
+    # Each group's own loss is that of a shared temperature: the kernel's, per sample.
+    own = [OBJECTIVES["nll"].terms(gaps, moments(gaps, float(b))) for b in beta]
+    share = partition @ features.T
+    share -= np.logaddexp.reduce(share, axis=0)
+    joint = share - np.array([terms.loss for terms in own])
+    log_likelihood = np.logaddexp.reduce(joint, axis=0)
+    # How much of a sample's likelihood each group accounts for.
+    credit = np.exp(joint - log_likelihood) * weight
+    slope = -beta * (credit * np.array([terms.slope for terms in own])).sum(axis=1)
+    pull = (np.exp(share) * weight - credit) @ features
+    pull += 2 * penalty / partition.size * partition
+    loss = penalty * np.mean(partition**2) - weight @ log_likelihood
+    return float(loss), np.concatenate([slope, pull.ravel()])
 
 
-def _learned(soft: SoftGroups, start: FloatArray, bounds: tuple[float, float]) -> FloatArray:
+def _learned(
+    split: Split, rows: IntArray, features: FloatArray, start: FloatArray, penalty: float
+) -> FloatArray:
     """Return the W that a descent from ``start`` ends at; its soft temperatures are not kept."""
     n_groups = len(start)
-    low, high = np.log(bounds)
+    low, high = np.log(split.discipline.bounds)
     warm = np.full(n_groups, np.clip(np.log(_START_TEMPERATURE), low, high))
     limits = [(low, high)] * n_groups + [(None, None)] * start.size
     begin = np.concatenate([warm, start.ravel()])
-    found = minimise(soft, begin, limits, maxiter=_MAX_ITERATIONS)
+    gaps = split.gaps.take(rows)
+    loss = partial(soft_loss, gaps=gaps, features=features, penalty=penalty)
+    found = minimise(loss, begin, limits, maxiter=_MAX_ITERATIONS)
     return np.asarray(found.x[n_groups:]).reshape(start.shape)
-
-
-def _require_options(n_partitions: int, n_groups: int, penalty: float) -> None:
-    if n_partitions < 1:
-        raise InputError(f"n_partitions must be at least 1; got {n_partitions}")
-    if n_groups < 2:
-        raise InputError(f"n_groups must be at least 2; got {n_groups}")
-    if not 0 <= penalty < float("inf"):
-        raise InputError(f"penalty must be finite and not negative; got {penalty}")

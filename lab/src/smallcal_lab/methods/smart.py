@@ -3,68 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from smallcal.calibrators.maps.base import MapFit, Split, loss_and_slope, recipe
 from smallcal.calibrators.maps.network import NetworkMap
 from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback
-from smallcal.data.predictions import FloatArray, IntArray
-from smallcal_lab.methods.nearby import NearbyLoss
+from smallcal.calibrators.objectives import sigmoid, softplus
+from smallcal.data.predictions import FloatArray
 
 #: What SMART adds to its softplus: no temperature is lower.
 SMART_OFFSET = 0.1
-
-
-class Adam:
-    """Adam over arrays that are updated in place, with AdamW's weight decay where asked.
-
-    Parameters
-    ----------
-    parameters : sequence of ndarrays
-    rate : float, or ndarray that broadcasts against each of them
-        Learning rate.
-    decay : float, or such an ndarray
-        Each step also takes ``rate x decay`` of each parameter off it.
-
-    Examples
-    --------
-    >>> point = np.array([3.0])
-    >>> adam = Adam([point], rate=0.1)
-    >>> for _ in range(200):
-    ...     adam.step([2 * point])
-    >>> bool(abs(point[0]) < 0.01)
-    True
-    """
-
-    def __init__(
-        self,
-        parameters: Sequence[FloatArray],
-        *,
-        rate: float | FloatArray,
-        decay: float | FloatArray = 0.0,
-    ) -> None:
-        self.parameters = parameters
-        self.rate = rate
-        self.keep = 1 - rate * decay
-        self.means = [np.zeros_like(part) for part in parameters]
-        self.squares = [np.zeros_like(part) for part in parameters]
-        self.steps = 0
-
-    def step(self, gradients: Sequence[FloatArray]) -> None:
-        """Move every parameter once."""
-        self.steps += 1
-        rate = self.rate / (1 - 0.9**self.steps)
-        spread = 1 / math.sqrt(1 - 0.999**self.steps)
-        parts = zip(self.parameters, gradients, self.means, self.squares, strict=True)
-        for parameter, gradient, mean, square in parts:
-            mean *= 0.9
-            mean += 0.1 * gradient
-            square *= 0.999
-            square += 0.001 * gradient**2
-            parameter *= self.keep
-            parameter -= rate * mean / (np.sqrt(square) * spread + 1e-8)
 
 
 @recipe("smart")
@@ -125,63 +74,27 @@ def _views(theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 def _descend(split: Split, theta: FloatArray, *, epochs: int, rate: float) -> FloatArray:
     """Return the parameters with the lowest loss among those that Adam passes through."""
-    order = np.argsort(split.scores, kind="stable")
-    scores, loss_at = split.scores[order], NearbyLoss(split.goal, split.gaps.take(order))
-    lowest, best = math.inf, theta.copy()
-    adam = Adam([theta], rate=rate)
-    for epoch in range(epochs + 1):
-        loss, gradient = _loss_and_gradient(loss_at, scores, theta)
+    lowest, best = math.inf, theta
+    mean, square = np.zeros((2, len(theta)))
+    for step in range(1, epochs + 2):
+        loss, gradient = _loss_and_gradient(split, theta)
         if loss < lowest:
-            lowest, best = loss, theta.copy()
-        if epoch < epochs:
-            adam.step([gradient])
+            lowest, best = loss, theta
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        spread = np.sqrt(square / (1 - 0.999**step)) + 1e-8
+        theta = theta - rate * mean / (1 - 0.9**step) / spread
     return best
 
 
-def _loss_and_gradient(
-    loss_at: Callable[[FloatArray], tuple[float, FloatArray]], scores: FloatArray, theta: FloatArray
-) -> tuple[float, FloatArray]:
-    """Return the loss and its gradient in all parameters; ``scores`` ascend.
-
-    A rectifier is its line from some sample on, or up to some sample, and zero elsewhere. So the
-    samples fall into pieces on which the network is a line. Two sums over the samples where a unit
-    is on, of the pull and of the pull times the score, give the gradient of its line and of its
-    output weight alike.
-    """
+def _loss_and_gradient(split: Split, theta: FloatArray) -> tuple[float, FloatArray]:
+    """Return the loss and its gradient in all parameters."""
     lines, output, last = _views(theta)
-    starts, sizes, on = _pieces(lines, scores)
-    rise, level = ((output * on) @ lines).T
-    raw = rise.repeat(sizes)
-    raw *= scores
-    raw += (level + last).repeat(sizes)
-    temperature, steepness = _softplus_and_slope(raw)
-    loss, slope = loss_at(SMART_OFFSET + temperature)
-    pull = np.zeros((2, len(scores) + 1))  # a last piece may begin after the last sample
-    np.multiply(slope, steepness, out=pull[1, :-1])
-    np.multiply(pull[1, :-1], scores, out=pull[0, :-1])
-    sums = on.T @ np.add.reduceat(pull, starts, axis=1).T
-    gradient = [(output[:, None] * sums).ravel(), (lines * sums).sum(axis=1), [pull[1].sum()]]
-    return loss, np.concatenate(gradient)
-
-
-def _pieces(lines: FloatArray, scores: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return where pieces of ascending scores begin, their sizes, and which units are on in each.
-
-    A unit of slope w and intercept b is on where w x score + b > 0. In a piece without samples none
-    is on.
-    """
-    rise, intercept = lines.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        edge = scores.searchsorted(-intercept / rise)
-    starts, ends = np.empty((2, len(edge) + 1), dtype=np.intp)
-    starts[0], ends[-1] = 0, len(scores)
-    starts[1:] = ends[:-1] = np.sort(edge)
-    sizes = ends - starts
-    on = ((starts[:, None] >= edge) == (rise >= 0)) & (sizes > 0)[:, None]
-    return starts, sizes, on.astype(np.float64)
-
-
-def _softplus_and_slope(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log(1 + exp(x)) and its derivative, with one exponential for both."""
-    small = np.exp(-np.abs(x))
-    return np.maximum(x, 0) + np.log1p(small), np.where(x > 0, 1.0, small) / (1 + small)
+    height = np.outer(split.scores, lines[:, 0]) + lines[:, 1]
+    units = np.maximum(height, 0)
+    raw = units @ output + last
+    loss, slope = loss_and_slope(split.goal, split.gaps, SMART_OFFSET + softplus(raw))
+    pull = slope * sigmoid(raw)
+    through = np.outer(pull, output) * (height > 0)
+    of_lines = np.stack([split.scores @ through, through.sum(axis=0)], axis=1)
+    return loss, np.concatenate([of_lines.ravel(), pull @ units, [pull.sum()]])
