@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +12,21 @@ from PIL import Image
 
 from smallcal.data.checks import whole_number
 from smallcal.errors import InputError, choose
+from smallcal.io.documents import shortened
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.studies.collection import plain_name
 from smallcal_lab.vision.corruptions import corrupt
-from smallcal_lab.vision.extraction.classes import for_columns, require_same_classes
 from smallcal_lab.vision.image_set import ImageSet
+from smallcal_lab.vision.imagenet import ALL
 from smallcal_lab.vision.images import HUB, image_parts, image_place, open_images
+from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.splits import CALIBRATION, TEST, ImageSplit, read_split, split_images
 
 #: Sets whose parts are corruptions and severities; without a part all of them are meant.
 _CORRUPTED = ("cifar10-c", "cifar100-c", "imagenet-c")
 _PART = re.compile(r"(.+)-([1-5])")
 _RANGE = re.compile(r"([1-5])-([1-5])")
+_KNOWN = (*STANDARD, *EXTRA)
 
 
 @dataclass(frozen=True)
@@ -58,35 +61,29 @@ class Corruptions:
         cls, kinds: str, severities: str = "1-5", *, seed: int = 0, images: int = 0
     ) -> Corruptions:
         """Read what is typed: ``all``, ``standard`` or ``fog,snow``; ``1-5``, ``3`` or ``1,3``."""
-        named = {"all": (*STANDARD, *EXTRA), "standard": STANDARD}
-        found = named.get(kinds) or tuple(dict.fromkeys(_words(kinds)))
-        return cls(found, _severities(severities), seed, images)
+        words = [word.strip() for word in kinds.split(",") if word.strip()]
+        found = {"all": _KNOWN, "standard": STANDARD}.get(kinds) or tuple(dict.fromkeys(words))
+        ends = _RANGE.fullmatch(severities.strip())
+        if ends and ends[1] <= ends[2]:
+            return cls(found, tuple(range(int(ends[1]), int(ends[2]) + 1)), seed, images)
+        levels = [word.strip() for word in severities.split(",") if word.strip()]
+        if not levels or not all(re.fullmatch("[1-5]", word) for word in levels):
+            raise InputError(
+                f"severities are from 1 to 5, written as 3, 1-5 or 1,3,5; got {severities!r}"
+            )
+        return cls(found, tuple(dict.fromkeys(map(int, levels))), seed, images)
 
     def __post_init__(self) -> None:
-        known = (*STANDARD, *EXTRA)
+        offered = ("all", "standard", *_KNOWN)
         if not self.kinds or not self.severities:
-            raise InputError(f"no corruption is named; {choose('', ('all', 'standard', *known))}")
+            raise InputError(f"no corruption is named; {choose('', offered)}")
         for kind in self.kinds:
-            if kind not in known:
-                offer = choose(kind, ("all", "standard", *known))
-                raise InputError(f"there is no corruption {kind!r}: {offer}")
+            if kind not in _KNOWN:
+                raise InputError(f"there is no corruption {kind!r}: {choose(kind, offered)}")
         for severity in self.severities:
             whole_number(severity, "severity", least=SEVERITIES[0], most=SEVERITIES[-1])
         whole_number(self.seed, "seed")
         whole_number(self.images, "images")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _severities(text: str) -> tuple[int, ...]:
-    if (ends := _RANGE.fullmatch(text.strip())) and int(ends[1]) <= int(ends[2]):
-        return tuple(range(int(ends[1]), int(ends[2]) + 1))
-    words = _words(text)
-    if not words or not all(re.fullmatch("[1-5]", word) for word in words):
-        raise InputError(f"severities are from 1 to 5, written as 3, 1-5 or 1,3,5; got {text!r}")
-    return tuple(dict.fromkeys(map(int, words)))
 
 
 @dataclass(frozen=True)
@@ -170,16 +167,8 @@ class LogitSet:
         return Image.fromarray(corrupt(image, kind, severity, seed=seed, image_id=name))
 
 
-@dataclass(frozen=True)
-class Opened:
-    """The sets of a cell: calibration, test, then shifts; and the split that made the first."""
-
-    sets: tuple[LogitSet, ...]
-    split: ImageSplit | None
-
-
-def open_sets(wanted: CellImages) -> Opened:
-    """Open the images of a cell and divide them.
+def open_sets(wanted: CellImages) -> tuple[tuple[LogitSet, ...], ImageSplit | None]:
+    """Open a cell's calibration, test and shifted images; return the split that made the first.
 
     Raises
     ------
@@ -203,7 +192,7 @@ def open_sets(wanted: CellImages) -> Opened:
     names = [one.name for one in sets]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise InputError(f"{twice} occurs twice: it is named twice, or named and also made here")
-    return Opened(tuple(sets), split)
+    return tuple(sets), split
 
 
 def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]:
@@ -231,24 +220,18 @@ def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]
                 "meant for --calibration-split"
             )
         return split.take(images, TEST), split.take(images, CALIBRATION), split
-    others = _opened(wanted.calibration)
-    split_of = None
+    others, split_of = _opened(wanted.calibration), None
     if wanted.calibration_split:
         split_of = _split(others, wanted.calibration_split, wanted.split_seed)
         others = split_of.take(others, CALIBRATION)
-    return images, _calibration_for(images, others), split_of
-
-
-def _calibration_for(images: ImageSet, others: ImageSet) -> ImageSet:
-    """Return calibration images with the classes of the test images."""
-    found = for_columns(others, images)
-    require_same_classes(images, found)
-    if found.name == images.name and set(found.ids) & set(images.ids):
+    others = _for_columns(others, images)
+    _require_same_classes(images, others)
+    if others.name == images.name and set(others.ids) & set(images.ids):
         raise InputError.with_options(
             f"{images.name} would be used both to calibrate and to test: name other images with "
             "--calibration, or divide these with --split"
         )
-    return found
+    return images, others, split_of
 
 
 def _opened(source: str | ImageSet) -> ImageSet:
@@ -257,20 +240,18 @@ def _opened(source: str | ImageSet) -> ImageSet:
 
 def _split(images: ImageSet, how: str, seed: int) -> ImageSplit:
     """Return a split by its rule, or the one in a file."""
-    if how.lower().endswith(".json"):
-        found = read_split(how, images)
-        if CALIBRATION not in found.parts:
-            raise InputError(f"{how} has no part {CALIBRATION!r}: {', '.join(found.parts)}")
-        return found
-    return split_images(images, how, seed=seed)
+    if not how.lower().endswith(".json"):
+        return split_images(images, how, seed=seed)
+    found = read_split(how, images)
+    if CALIBRATION not in found.parts:
+        raise InputError(f"{how} has no part {CALIBRATION!r}: {', '.join(found.parts)}")
+    return found
 
 
 def _some(images: ImageSet, limit: int) -> ImageSet:
     """Return at most so many images, evenly spread over the set and so over its classes."""
     n = len(images)
-    if not 0 < limit < n:
-        return images
-    return images.take(np.arange(limit) * n // limit)
+    return images.take(np.arange(limit) * n // limit) if 0 < limit < n else images
 
 
 # --- shifts --------------------------------------------------------------------------------------
@@ -294,31 +275,32 @@ def _natural(source: str, test: ImageSet, wanted: CellImages) -> LogitSet:
     images = open_images(source)
     found = _PART.fullmatch(image_place(source)[1])
     kind, severity = (found[1], int(found[2])) if found else (plain_name(images.name), 0)
-    images = for_columns(images, test)
+    images = _for_columns(images, test)
     if images.columns == test.columns:
-        require_same_classes(test, images)
-    larger = len(images) > len(test)
-    twins = None if wanted.whole_shifts and larger else twins_of(test, images)
-    images = _some(images, wanted.limit) if twins is None else twins
-    return LogitSet(_name(kind, severity), images, kind, severity, paired=twins is not None)
+        _require_same_classes(test, images)
+    whole = wanted.whole_shifts and len(images) > len(test)
+    rows = None if whole else _twins(test, images)
+    images = _some(images, wanted.limit) if rows is None else images.take(rows)
+    return LogitSet(_name(kind, severity), images, kind, severity, paired=rows is not None)
 
 
-def twins_of(test: ImageSet, images: ImageSet) -> ImageSet | None:
-    """Return the images that have the ids and labels of the test images, in their order.
+def _twins(test: ImageSet, images: ImageSet) -> list[int] | None:
+    """Return the rows that have the ids and labels of the test images, in their order.
 
     The twins of calibration images are left out by that, which would make a test too easy.
     """
+    place = {name: row for row, name in enumerate(images.ids)}
     if images.ids == test.ids:
-        rows = np.arange(len(test))
-    elif images.columns != test.columns:
+        rows = list(range(len(test)))
+    elif (
+        images.columns != test.columns
+        or len(place) < len(images)
+        or not place.keys() >= set(test.ids)
+    ):
         return None
     else:
-        place = {name: row for row, name in enumerate(images.ids)}
-        if len(place) < len(images) or not all(name in place for name in test.ids):
-            return None
-        rows = np.array([place[name] for name in test.ids])
-    found = images.take(rows)
-    return found if np.array_equal(found.labels, test.labels) else None
+        rows = [place[name] for name in test.ids]
+    return rows if np.array_equal(images.labels[rows], test.labels) else None
 
 
 def _corrupted(test: ImageSet, wanted: Corruptions | None) -> Iterator[LogitSet]:
@@ -355,3 +337,82 @@ def dataset_of(source: str | ImageSet) -> str:
     if kind == "folder":
         return plain_name(image_place(source)[0].resolve().name)
     return plain_name(Path(rest.partition(":")[0]).name if kind == HUB else kind)
+
+
+# --- classes and columns -------------------------------------------------------------------------
+
+
+def columns_in(model: VisionModel, images: ImageSet) -> tuple[int, ...] | None:
+    """Return the model's columns that the images' classes are; None for all, as they stand.
+
+    Raises
+    ------
+    InputError
+        If the model has other columns, or the same in another order.
+    """
+    n = len(images.classes)
+    if model.classes == n:
+        columns = None
+    elif images.columns is not None and model.classes == ALL:
+        columns = images.columns
+    else:
+        raise InputError(
+            f"{images.name} has {n:,} classes and {model.source} has {model.classes:,} columns: "
+            "name a model of these classes, such as a checkpoint that was trained on them"
+        )
+    names = model.class_names
+    if len(names) != model.classes:
+        return columns
+    chosen = names if columns is None else tuple(names[column] for column in columns)
+    if moved := _moved(chosen, images.classes):
+        first, second, name = moved
+        raise InputError(
+            f"the classes of {images.name} are in another order than the columns of "
+            f"{model.source}: {name!r} is column {first} of the model and class {second} of the "
+            "images"
+        )
+    if chosen != images.classes and model.source.startswith("checkpoint:"):
+        theirs, ours = (shortened(", ".join(names), 40) for names in (chosen, images.classes))
+        raise InputError(
+            f"{model.source} was trained on other classes ({theirs}) than those of "
+            f"{images.name} ({ours})"
+        )
+    return columns
+
+
+def _moved(left: Sequence[str], right: Sequence[str]) -> tuple[int, int, str] | None:
+    """Return the first name that both sides have at different places."""
+    places = {name: number for number, name in enumerate(right)}
+    for number, name in enumerate(left):
+        if places.get(name, number) != number:
+            return number, places[name], name
+    return None
+
+
+def _for_columns(images: ImageSet, test: ImageSet) -> ImageSet:
+    """Return the images of the test images' classes, where those are some of a larger set's.
+
+    Images of ImageNet beside ImageNet-R's: those of its 200 classes stay, and labels count these.
+    """
+    if test.columns is None or images.columns is not None or len(images.classes) != ALL:
+        return images
+    number = np.full(ALL, -1)
+    number[list(test.columns)] = np.arange(len(test.columns))
+    labels = number[images.labels]
+    kept = images.take(np.flatnonzero(labels >= 0))
+    return replace(kept, labels=labels[labels >= 0], classes=test.classes, columns=test.columns)
+
+
+def _require_same_classes(test: ImageSet, images: ImageSet) -> None:
+    """Raise where two sets that are seen by the same columns have other classes."""
+    if len(images.classes) != len(test.classes):
+        raise InputError(
+            f"{images.name} has {len(images.classes):,} classes and {test.name} has "
+            f"{len(test.classes):,}: all image sets of a cell must have the same"
+        )
+    if moved := _moved(test.classes, images.classes):
+        first, second, name = moved
+        raise InputError(
+            f"{images.name} and {test.name} have their classes in another order: {name!r} is "
+            f"class {second} of the one and {first} of the other"
+        )

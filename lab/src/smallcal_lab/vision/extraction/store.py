@@ -7,10 +7,10 @@
     DIR/CELL/split.json                  which images calibrate
     DIR/CELL/calibration.npz, test.npz   logits, features, labels, ids, class names
     DIR/CELL/shift/fog-3.npz
-    DIR/CELL/parts/SET/00000.npz ...     what is finished of a set that is not
+    DIR/CELL/parts/SET/0000000.npz ...   what is finished of a set that is not
 
 A part is written whole or not at all, and has a checksum for each array. So a run that is stopped
-in any way goes on from there, and ends with the same bytes.
+in any way goes on from there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,19 @@ from smallcal.io import make_folder, write_arrays
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
 from smallcal.io.layout import AS_IT_IS
+from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
 from smallcal.io.readers import READERS, explained
 from smallcal.io.resumable import Resumable, changes
+from smallcal_lab.studies.collection import (
+    FILE_NAME,
+    Collection,
+    collection_of,
+    read_description,
+    write_description,
+)
+from smallcal_lab.studies.portions import EVERY
 from smallcal_lab.vision.extraction.cell_images import LogitSet
 
 MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
@@ -47,35 +57,29 @@ MAX_BYTES = 64 * 1024 * 1024
 #: Images of a part, which are what a kill costs at most; of small ones, which are quick, more.
 PART_IMAGES = 512
 _USUAL_SIDE, _MOST_TIMES = 224, 4
-#: Ids that are written at a time.
-_ROWS = 4096
+
+#: What to do where a cell of the same name is there.
+_RENAME = {
+    "python": "change the cell's name (dataset, backbone or seed)",
+    "shell": "change the cell's name with --dataset, --backbone or --seed",
+}
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Part:
-    """Rows ``start`` to ``stop`` of a set, a whole number of batches but for the last."""
-
-    number: int
-    start: int
-    stop: int
-
-
-def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[Part]:
-    """Return the parts of ``n`` images that a model sees with so many pixels a side.
+def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[range]:
+    """Return the parts of ``n`` images that a model sees with so many pixels a side: whole batches.
 
     Examples
     --------
-    >>> [(part.start, part.stop) for part in parts_of(1000, 100)]
-    [(0, 500), (500, 1000)]
+    >>> parts_of(1000, 100)
+    [range(0, 500), range(500, 1000)]
     >>> len(parts_of(50_000, 64)), len(parts_of(50_000, 64, side=32))
     (98, 25)
     """
     wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
     rows = max(1, wanted // batch_size) * batch_size
-    starts = range(0, n, rows)
-    return [Part(number, start, min(n, start + rows)) for number, start in enumerate(starts)]
+    return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +114,19 @@ class SetStore:
         return self.folder / f"{self.images.name}.npz"
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[range]:
         """All parts, those that are done and those that are not."""
         return parts_of(len(self.images), self.how["batch_size"], max(self.asked["input"]["size"]))
 
-    def begun(self) -> Resumable[Part]:
-        """Return the folder of its parts."""
+    @cached_property
+    def work(self) -> Resumable[range]:
+        """The folder of its parts."""
         work = self.folder / PARTS / self.images.name.replace("/", "-")
         return Resumable(
             folder=work,
             parts=work,
             manifest=work / MANIFEST,
-            part=lambda part: work / f"{part.number:05d}.npz",
+            part=lambda part: work / f"{part.start:07d}.npz",
             flaw=self._flaw,
             others=(),
             what=str(self.file),
@@ -134,44 +139,43 @@ class SetStore:
             notes=self.notes,
         )
 
-    def begin(self, *, certain: bool) -> list[Part]:
-        """Begin, or go on: return the parts that are missing."""
-        work = self.begun()
-        make_folder(work.parts)
-        work.begin({**self.asked, **self.how})
+    def begin(self, *, certain: bool) -> list[range]:
+        """Begin, or go on: return the parts that are missing.
+
+        ``certain`` says that nobody else is at work on the cell.
+        """
+        make_folder(self.work.parts)
+        self.work.begin({**self.asked, **self.how})
         if certain:
-            work.sweep(self.parts)
-        return work.missing(self.parts)
+            self.work.sweep(self.parts)
+        return self.work.missing(self.parts)
 
-    def write(self, part: Part, arrays: Arrays) -> None:
+    def write(self, part: range, arrays: Arrays) -> None:
         """Write a part, whole or not at all."""
-        write_arrays(self.begun().part(part), arrays)
+        write_arrays(self.work.part(part), arrays)
 
-    def _flaw(self, part: Part, file: Path) -> str:
+    def _flaw(self, part: range, file: Path) -> str:
         try:
             found = _read(file)
         except FileError:
             return "is damaged"
-        rows = part.stop - part.start
-        shapes = [found[name].shape[:1] for name in found]
-        right = "logits" in found and found["logits"].shape == (rows, self.columns)
-        return "" if right and shapes == [(rows,)] * len(shapes) else "has the wrong shape"
+        right = "logits" in found and found["logits"].shape == (len(part), self.columns)
+        same = all(len(array) == len(part) for array in found.values())
+        return "" if right and same else "has the wrong shape"
 
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
         if entry is None:
             # A kill may come between a file and the manifest that names it; the parts are there.
-            if os.path.lexists(self.file) and not self.begun().manifest.exists():
+            if os.path.lexists(self.file) and not self.work.manifest.exists():
                 raise InputError(
                     f"{self.file} exists, but {MANIFEST} beside it does not list it; move it away"
                 )
             return False
-        before = {key: entry.get(key) for key in self.asked}
-        if changed := changes(before, self.asked):
+        if changed := changes({key: entry.get(key) for key in self.asked}, self.asked):
             raise InputError(
                 f"{self.file} holds another extraction (changed: {changed}); ",
-                python="change the cell's name (dataset, backbone or seed) or the folder",
-                shell="change the cell's name with --dataset, --backbone or --seed, or the folder",
+                **{how: f"{words}, or the folder" for how, words in _RENAME.items()},
             )
         if self.file.is_file() and file_sha256(self.file) == entry.get("sha256"):
             return True
@@ -180,33 +184,39 @@ class SetStore:
 
     def finish(self) -> dict[str, Any]:
         """Join the parts into the file; return what the manifest says of it."""
-        work = self.begun()
-        files = [work.part(part) for part in self.parts]
-        make_folder(self.file.parent)
+        one, images = self.images, self.images.images
+        files = [self.work.part(part) for part in self.parts]
         widths = {name: array.shape[1] for name, array in _read(files[0]).items()}
-        with atomic_path(self.file) as path:
-            _write_npz(path, _members(self.images, files, widths))
+        arrays = {"labels": images.labels, "ids": np.array(images.ids)}
+        with suppress(InputError):  # names that repeat, say, would make the file unreadable
+            require_names(images.classes)
+            arrays["class_names"] = np.array(images.classes)
+        make_folder(self.file.parent)
+        # As numpy.savez does, with no more than a part in memory.
+        with atomic_path(self.file) as path, zipfile.ZipFile(path, "w") as archive:
+            for name, width in widths.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
+                    shape = (len(one), width)
+                    write_npy_header(handle, shape, np.dtype("<f4"))  # type: ignore[arg-type]
+                    for file in files:
+                        handle.write(_read(file)[name].astype("<f4").tobytes())
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
+                    np.save(handle, array, allow_pickle=False)
+        shift = {"kind": one.kind, "severity": one.severity, "paired": one.paired}
         return {
-            **self.asked,
-            **self.how,
+            **{"name": images.name, **self.asked, **self.how},
             "file": self.file.relative_to(self.folder).as_posix(),
             "sha256": file_sha256(self.file),
-            "n": len(self.images),
+            "n": len(one),
             "columns": self.columns,
             "features": widths.get("features", 0),
-            **self._shift(),
+            **(shift if one.kind else {}),
         }
-
-    def _shift(self) -> dict[str, Any]:
-        one = self.images
-        if not one.kind:
-            return {}
-        return {"kind": one.kind, "severity": one.severity, "paired": one.paired}
 
     def clear(self) -> None:
         """Remove the parts, after the manifest knows the file."""
-        work = self.begun()
-        shutil.rmtree(work.folder, ignore_errors=True)
+        shutil.rmtree(self.work.folder, ignore_errors=True)
         with suppress(OSError):  # others may be unfinished
             (self.folder / PARTS).rmdir()
 
@@ -215,43 +225,6 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part; a damaged one is an error."""
     with explained(file), READERS[".npz"](file, AS_IT_IS) as arrays:
         return {name: arrays.get(name) for name in arrays.names}
-
-
-#: An array that is written row by row: its shape, type and blocks of rows.
-Member = tuple[tuple[int, ...], "np.dtype[Any]", Iterable[NDArray[Any]]]
-
-
-def _members(
-    images: LogitSet, files: Sequence[Path], widths: Mapping[str, int]
-) -> Iterator[tuple[str, Member]]:
-    """Yield the arrays of a finished file."""
-    n = len(images)
-    for name, width in widths.items():
-        blocks = (_read(file)[name] for file in files)
-        yield name, ((n, width), np.dtype("<f4"), blocks)
-    labels = images.images.labels.astype("<i8")
-    yield "labels", (labels.shape, labels.dtype, [labels])
-    ids = images.images.ids
-    text = np.dtype(f"<U{max(map(len, ids))}")
-    blocks = (np.array(ids[row : row + _ROWS], dtype=text) for row in range(0, n, _ROWS))
-    yield "ids", ((n,), text, blocks)
-    classes = images.images.classes
-    with suppress(InputError):  # names that repeat, say, would make the file unreadable
-        require_names(classes)
-        names = np.array(classes)
-        yield "class_names", (names.shape, names.dtype, [names])
-
-
-def _write_npz(path: Path, members: Iterable[tuple[str, Member]]) -> None:
-    """Write arrays as numpy.savez does, with no more than a block of rows in memory."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, (shape, dtype, blocks) in members:
-            # A ZipInfo of its own has no time in it: the same numbers give the same bytes.
-            info = zipfile.ZipInfo(f"{name}.npy")
-            with archive.open(info, "w", force_zip64=True) as handle:
-                write_npy_header(handle, shape, dtype)  # type: ignore[arg-type]
-                for block in blocks:
-                    handle.write(np.ascontiguousarray(block, dtype=dtype).tobytes())
 
 
 # --- the manifest of a cell ----------------------------------------------------------------------
@@ -270,11 +243,27 @@ def read_cell(folder: Path) -> dict[str, Any] | None:
     return found
 
 
+def begin_cell(
+    folder: Path, named: Mapping[str, Any], *, source: str, weights: str
+) -> dict[str, Any]:
+    """Return the manifest of a cell, begun if need be; that of another model is an error."""
+    found = read_cell(folder)
+    if found is None:
+        found = {"format": FORMAT, "version": VERSION, **named}
+        found |= {"model": source, "weights": weights, "sets": {}}
+        write_cell(folder, found)
+    if found["weights"] != weights:
+        raise InputError(
+            f"{folder} holds logits of another model ({found['model']}, with other weights); ",
+            **_RENAME,
+        )
+    return found
+
+
 def write_cell(folder: Path, document: Mapping[str, Any]) -> None:
     """Write the manifest of a cell."""
-    text = json.dumps(document, indent=1)
     with atomic_path(folder / MANIFEST) as path:
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def sweep_cell(folder: Path, files: Iterable[Path]) -> None:
@@ -283,19 +272,19 @@ def sweep_cell(folder: Path, files: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def require_own(folder: Path, file_name: str) -> None:
+def require_own(folder: Path) -> None:
     """Raise where a folder holds something, and neither a collection nor a cell begun here."""
     with file_errors(f"cannot use {folder}"):
-        if not os.path.lexists(folder) or (folder / file_name).exists():
+        if not os.path.lexists(folder) or (folder / FILE_NAME).exists():
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
         there = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        others = [entry for entry in there if entry.name != f"{file_name}.lock"]
+        others = [entry for entry in there if entry.name != f"{FILE_NAME}.lock"]
         begun = any((entry / MANIFEST).is_file() or _is_bare(entry) for entry in others)
     if others and not begun:
         raise InputError(
-            f"{folder} holds other files ({others[0].name}) and no {file_name}; name a new "
+            f"{folder} holds other files ({others[0].name}) and no {FILE_NAME}; name a new "
             "folder, or one that smallcal made"
         )
 
@@ -303,3 +292,92 @@ def require_own(folder: Path, file_name: str) -> None:
 def _is_bare(folder: Path) -> bool:
     """Whether no more was done in a cell's folder than to lock it."""
     return folder.is_dir() and all(one.name.startswith(".") for one in folder.iterdir())
+
+
+# --- entries of collection.toml ------------------------------------------------------------------
+
+Entry = dict[str, Any]
+
+
+def name_of(entry: Mapping[str, Any]) -> str:
+    """Return what a cell and its folder are called."""
+    return f"{entry['dataset']}__{entry['backbone']}__s{entry['seed']}"
+
+
+def entries_of(manifest: Mapping[str, Any], folder: str) -> list[Entry]:
+    """Return the entries of a cell, whose files are in a folder of this name.
+
+    A shifted set that has only some of the classes, as ImageNet-R has 200 of 1,000, becomes a cell
+    of its own that sees these classes of the same calibration and test files: logits of others
+    must be gone before anything is done with them.
+    """
+    sets: Mapping[str, Any] = manifest["sets"]
+    entry: Entry = {key: manifest[key] for key in ("dataset", "backbone", "seed")}
+    for part in ("calibration", "test"):
+        entry[part] = f"{folder}/{sets[part]['file']}"
+    whole: Entry = {**entry, "shift": []}
+    found = [whole]
+    for one in sets.values():
+        if "kind" not in one:
+            continue
+        kind, severity, paired = one["kind"], one["severity"], one["paired"]
+        file = f"{folder}/{one['file']}"
+        shift = {"kind": kind, "severity": severity, "file": file, "paired": paired}
+        if one["model_columns"] == sets["test"]["model_columns"]:
+            whole["shift"].append(shift)
+            continue
+        dataset = entry["dataset"]
+        name = kind if kind.startswith(f"{dataset}-") else f"{dataset}-{kind}"
+        shift |= {"paired": False, "classes": EVERY}
+        found.append({**entry, "dataset": name, "classes": one["model_columns"], "shift": [shift]})
+    return found
+
+
+def registered(root: Path, entries: Sequence[Entry]) -> Collection:
+    """Write entries into a folder's ``collection.toml``; others that are there stay.
+
+    Raises
+    ------
+    InputError
+        If a cell of the same name is there with other files.
+    """
+    with one_at_a_time(root / FILE_NAME):
+        for path in leftovers([root / FILE_NAME]):
+            path.unlink(missing_ok=True)
+        return write_description(merged(root, entries), root)
+
+
+def merged(root: Path, entries: Sequence[Entry]) -> Entry:
+    """Return what is in a folder's ``collection.toml``, and these entries."""
+    document: Entry = {"name": root.resolve().name, "cell": []}
+    file = root / FILE_NAME
+    if file.exists():
+        document, _ = read_description(root)
+        collection_of(document, root, source=str(file))
+    cells: list[Entry] = list(document["cell"])
+    for entry in entries:
+        place = next((i for i, old in enumerate(cells) if _same_name(old, entry)), None)
+        if place is None:
+            cells.append(entry)
+            continue
+        old = cells[place]
+        if any(old.get(part) != entry[part] for part in ("calibration", "test")):
+            name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
+            raise InputError(f"{file} already has a cell {name} with other files; ", **_RENAME)
+        cells[place] = {**old, **entry}
+    return {**document, "cell": cells}
+
+
+def _same_name(old: Entry, entry: Entry) -> bool:
+    seeds = old.get("seed", 0)
+    named = all(old[key] == entry[key] for key in ("dataset", "backbone"))
+    return named and entry["seed"] in (seeds if isinstance(seeds, list) else [seeds])
+
+
+def require_free(root: Path, named: Mapping[str, Any]) -> None:
+    """Raise before any work if the entry of a cell could not be written."""
+    files = {part: f"{name_of(named)}/{part}.npz" for part in ("calibration", "test")}
+    try:
+        merged(root, [{**named, **files, "shift": []}])
+    except FileError as error:
+        raise FileError(f"cannot add to the existing collection: {error}") from None
