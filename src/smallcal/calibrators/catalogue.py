@@ -18,7 +18,7 @@ from smallcal.calibrators import plugins
 from smallcal.calibrators.method import Method
 from smallcal.calibrators.rows import TEMPERATURES
 from smallcal.calibrators.rows_others import OTHERS
-from smallcal.errors import InputError, did_you_mean
+from smallcal.errors import InputError, SmallcalError, did_you_mean
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -32,8 +32,10 @@ class _Catalogue(Mapping[str, Method]):
         self._rows = {name: replace(row, name=name) for name, row in rows.items()}
 
     def __getitem__(self, name: str) -> Method:
-        if name in self._rows:
-            return self._rows[name]
+        return self._rows[name] if name in self._rows else self._offered(name)
+
+    def _offered(self, name: str) -> Method:
+        """Load a method of another package."""
         if name in plugins.offered(plugins.METHODS):
             plugins.load(name, plugins.METHODS)  # a package that cannot be imported is an error
         offered = plugins.methods()[name]
@@ -128,14 +130,18 @@ def method(name: str, input: str = "logits") -> Method:
     >>> row.objective, row.signal, row.map, row.options["n_groups"]
     ('bce', 'risk', 'groups', 3)
     """
-    own = true_name(name, input)
-    found = METHODS.get(own)
-    if found is not None:
-        return found
-    if own in LAB:
-        raise plugins.needs_lab(f"the method {name!r}")
+    found = METHODS.get(true_name(name, input))
+    if found is None:
+        raise _no_method(name)
+    return found
+
+
+def _no_method(name: str) -> SmallcalError:
+    """Return the error for a name that no method has, or one of the lab without the lab."""
+    if ALIASES.get(name, name) in LAB:
+        return plugins.needs_lab(f"the method {name!r}")
     meant = did_you_mean(name, [*METHODS, *ALIASES, *LAB])
-    raise InputError(
+    return InputError(
         f"unknown method {name!r}; ",
         python=meant or "smallcal.methods() lists them",
         shell=meant or "`smallcal methods` lists them",
@@ -209,8 +215,11 @@ def resolve_method(
         asked["seed"] = seed
     if keep_predictions and "keep_predictions" in row.known_options():
         asked["keep_predictions"] = True
-    if not asked:
-        return row
+    return _asked_for(row, asked, name) if asked else row
+
+
+def _asked_for(row: Method, asked: Mapping[str, Any], name: str) -> Method:
+    """Return a row with the options that were asked for; ``name`` is the one that was typed."""
     renaming = {"objective", "signal", "keep_predictions"}
     try:
         return variant(row, asked, renamed=bool(asked.keys() & renaming))

@@ -81,8 +81,8 @@ def as_scores(values: object, *, input: str | None = None, name: str = "logits")
     if input == "score":
         raise InputError("a score needs a calibrator's scale; see smallcal.data.score")
     array = _float_matrix(values, name=name)
-    if input is None:
-        refuse_probabilities(array, name=name)
+    if input is None and (like := probabilities_like(array)):
+        raise _looks_like_probabilities(like, name)
     array = _log_probabilities(array, name=name) if input == "probabilities" else array
     return array if array.dtype.itemsize >= 4 else array.astype(np.float32)
 
@@ -380,8 +380,12 @@ def probabilities_like(logits: FloatArray) -> str:
     >>> probabilities_like(np.array([[3.0, -1.0]])), probabilities_like(np.eye(3))
     ('', '')
     """
-    if not logits[0].min() >= 0 or logits[0].max() > 100:  # as of nearly every model
-        return ""
+    first = logits[0]
+    return _on_simplex(logits) if 0 <= first.min() <= first.max() <= 100 else ""
+
+
+def _on_simplex(logits: FloatArray) -> str:
+    """Do the same for logits whose first row might be probabilities."""
     rows = logits[:_LOOKED_AT].astype(np.float64)
     top = 100 if rows.max() > 1.001 else 1
     rows /= top
@@ -399,19 +403,11 @@ def probabilities_like(logits: FloatArray) -> str:
     return f"they lie in [0, {top}] and sum to {about}{top}"
 
 
-def refuse_probabilities(logits: FloatArray, *, name: str = "logits") -> None:
-    """Raise where rows look like probabilities and nobody said that they are logits.
-
-    Examples
-    --------
-    >>> refuse_probabilities(np.full((20, 4), 0.25))
-    Traceback (most recent call last):
-    smallcal.errors.InputError: logits look like probabilities (they lie in [0, 1] and sum to 1) ...
-    """
-    if like := probabilities_like(logits):
-        first = "" if like.endswith(" to 1") else "divide each row by its sum and "
-        raise InputError(
-            f"{name} look like probabilities ({like}): {first}",
-            python="say input='probabilities'; for real logits, say input='logits'",
-            shell="say --input probabilities; for real logits, say --input logits",
-        )
+def _looks_like_probabilities(like: str, name: str) -> InputError:
+    """Return the error for rows that look like probabilities where nobody said what they are."""
+    first = "" if like.endswith(" to 1") else "divide each row by its sum and "
+    return InputError(
+        f"{name} look like probabilities ({like}): {first}",
+        python="say input='probabilities'; for real logits, say input='logits'",
+        shell="say --input probabilities; for real logits, say --input logits",
+    )

@@ -63,6 +63,17 @@ def sha256_of(*arrays: NDArray[Any] | None, names: Sequence[str] = ()) -> str:
     return digest.hexdigest()
 
 
+def _of_scores(
+    values: object, labels: object, class_names: Sequence[str] | None, scale: ScoreScale | None
+) -> tuple[FloatArray, IntArray, tuple[str, ...] | None, ScoreScale]:
+    """Return two columns of scores, the outcomes, their names and the scale of the scores."""
+    scale = ScoreScale.of(values) if scale is None else scale
+    scores = scale.columns(values)
+    names = None if class_names is None else as_class_names(class_names, n_classes=2)
+    outcomes = as_outcomes(labels, n=len(scores), scores=values, class_names=names)
+    return scores, outcomes, names, scale
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Predictions:
     """Checked logits, labels and optional weights: the record that travels.
@@ -155,18 +166,14 @@ class Predictions:
         With ``input="score"``, ``score`` is the scale of a split that was seen before.
         """
         if input == "score":
-            score = ScoreScale.of(logits) if score is None else score
-            scores, name = score.columns(logits), "scores"
-            norms, n = squared_norms(scores), len(scores)
-            names = None if class_names is None else as_class_names(class_names, n_classes=2)
-            codes = as_outcomes(labels, n=n, scores=logits, class_names=names)
+            scores, codes, names, score = _of_scores(logits, labels, class_names, score)
+            norms, n, name = squared_norms(scores), len(scores), "scores"
         else:
             if getattr(labels, "ndim", 1) == 2:
                 refuse_swapped(logits, labels, first=name, second="labels")
             scores = as_scores(logits, input=input, name=name)
             scores, norms = checked_logits(scores, name=name)
-            n, n_classes = scores.shape
-            names, score = None, None
+            (n, n_classes), names, score = scores.shape, None, None
             if class_names is not None or hasattr(logits, "columns"):
                 names = _names(class_names, logits, n_classes=n_classes)
             codes = as_labels(labels, n=n, n_classes=n_classes, class_names=names)
@@ -256,6 +263,5 @@ class Predictions:
         """Raise :class:`InputError` when no calibrator could be fitted on this record."""
         # One row tells for any sensible model: logits differ. Scores that are all equal get the
         # success rate.
-        suspect = self.score is None and np.ptp(self.logits[0]) == 0
-        if self.n < MIN_FIT_SAMPLES or suspect:
+        if self.n < MIN_FIT_SAMPLES or (self.score is None and np.ptp(self.logits[0]) == 0):
             refuse_unfittable(self.logits, least=MIN_FIT_SAMPLES, name=self.name)

@@ -18,6 +18,7 @@ scaling, temperature scaling is what is returned.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -355,10 +356,11 @@ def fit_multinomial(split: Split) -> MapFit:
     proba = whole.value(theta)[1]
     taken, absent = absent_classes(design, proba, offset + theta[:n_classes])
     total = proba @ np.exp(taken)
-    before = _log_loss(whole.logits(unchanged), preds.labels, gaps.weights)
-    after = _log_loss(whole.logits(theta), preds.labels, gaps.weights)
+    mean = partial(np.average, weights=gaps.weights)
+    before = mean(_losses(whole.logits(unchanged), preds.labels))
+    after = mean(_losses(whole.logits(theta), preds.labels))
     # What absent classes lose can cost more than the regression gains.
-    if after + float(gaps.weights @ np.log(total) / gaps.total) > before:
+    if after + mean(np.log(total)) > before:
         taken, total = np.zeros(n_classes), np.ones(gaps.n)
         if after > before:
             return temperature_scaling("no_gain")
@@ -366,7 +368,7 @@ def fit_multinomial(split: Split) -> MapFit:
     if len(absent):
         flags["absent_classes"] = absent.tolist()
         terms = whole.value(unchanged)[1] * -np.log(np.maximum(proba, np.finfo(np.float64).tiny))
-        report["log_loss_if_present"] = float(gaps.weights @ terms.sum(axis=1) / gaps.total)
+        report["log_loss_if_present"] = float(mean(terms.sum(axis=1)))
     bias, slope, margin, matrix = whole.parts(theta)
     write = matrix.T @ plain.write
     bias += taken - centre @ write
@@ -501,7 +503,8 @@ def compare(
     """
     share = weights / weights.sum()
     n = 1 / float(share @ share)
-    rise = _losses(held_out, preds.labels) - _losses(scaled, preds.labels)
+    losses, scaled_losses = (_losses(logits, preds.labels) for logits in (held_out, scaled))
+    rise = losses - scaled_losses
     mean = float(share @ rise)
     error = float(np.sqrt(share @ (rise - mean) ** 2 / n))
     predicted = held_out.argmax(axis=1)
@@ -511,8 +514,8 @@ def compare(
     change = (gained - lost) / (n + 2)
     half = _Z * np.sqrt(gained + lost + 1 - (gained - lost) ** 2 / (n + 2)) / (n + 2)
     report = {
-        "log_loss": _log_loss(held_out, preds.labels, weights),
-        "temperature_scaling_log_loss": _log_loss(scaled, preds.labels, weights),
+        "log_loss": float(share @ losses),
+        "temperature_scaling_log_loss": float(share @ scaled_losses),
         "changed": float(share @ (predicted != preds.predicted)),
         "accuracy": float(share @ right),
         "accuracy_change": (gained - lost) / n,
@@ -545,7 +548,3 @@ def _losses(logits: FloatArray, labels: IntArray) -> FloatArray:
     top = logits.max(axis=1)
     total = np.einsum("ij->i", np.exp(logits - top[:, None]))
     return np.asarray(np.log(total) + top - logits[np.arange(len(labels)), labels])
-
-
-def _log_loss(logits: FloatArray, labels: IntArray, weights: FloatArray) -> float:
-    return float(weights @ _losses(logits, labels) / weights.sum())
