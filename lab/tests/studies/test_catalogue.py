@@ -21,8 +21,7 @@ from smallcal_lab.studies.simulate import World
 from smallcal_lab.studies.study import Entry
 from smallcal_lab.studies.tables.catalogue import tables_of
 from smallcal_lab.studies.tables.clean import paired, seeds
-from smallcal_lab.studies.tables.heterogeneity import heterogeneity
-from smallcal_lab.studies.tables.shift import cube
+from smallcal_lab.studies.tables.shift import cube, heterogeneity
 from smallcal_lab.studies.tables.table import Number
 from support.cases import QUICK, features_of, missing_package
 from support.judged import marks

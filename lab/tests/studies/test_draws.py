@@ -10,8 +10,7 @@ from smallcal_lab.statistics import nested
 from smallcal_lab.studies import study_named
 from smallcal_lab.studies.frame import Frame
 from smallcal_lab.studies.reproduce.reference import EXTRA, STANDARD
-from smallcal_lab.studies.tables.clean import seeds, wins
-from smallcal_lab.studies.tables.draws import clusters, draws
+from smallcal_lab.studies.tables.clean import clusters, draws, seeds, wins
 from smallcal_lab.studies.tables.shift import three_tiers
 
 N_BOOT = 2_000

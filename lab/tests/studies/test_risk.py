@@ -19,8 +19,7 @@ from smallcal_lab.studies.frame import Frame
 from smallcal_lab.studies.probes import Site, auroc, risk_scored
 from smallcal_lab.studies.simulate import World
 from smallcal_lab.studies.study import Entry
-from smallcal_lab.studies.tables.groups import flow
-from smallcal_lab.studies.tables.risk import within_margin
+from smallcal_lab.studies.tables.groups import flow, within_margin
 from support.cases import features_of
 from support.real import data_folder
 

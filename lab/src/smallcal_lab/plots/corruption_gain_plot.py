@@ -18,8 +18,13 @@ from smallcal_lab.plots.curves import fitted_on
 from smallcal_lab.plots.run import Run, RunLike, name_in, one_budget, open_run, require_one_of
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.tables.clean import LEVEL
-from smallcal_lab.studies.tables.heterogeneity import SIGNED, gap_heading, heterogeneity
-from smallcal_lab.studies.tables.shift import rank_interval, rank_words
+from smallcal_lab.studies.tables.shift import (
+    SIGNED,
+    gap_heading,
+    heterogeneity,
+    rank_interval,
+    rank_words,
+)
 from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of
 
 #: Names are written beside the points of a single model with no more corruptions than these.

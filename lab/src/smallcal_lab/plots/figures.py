@@ -29,9 +29,8 @@ from smallcal_lab.plots.severity_curve_plot import severity_curve
 from smallcal_lab.plots.within_margin_plot import within_margin
 from smallcal_lab.studies.frame import ALL, Frame
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables.clean import better_of
-from smallcal_lab.studies.tables.heterogeneity import SIGNED
-from smallcal_lab.studies.tables.table import heading_of
+from smallcal_lab.studies.tables.shift import SIGNED
+from smallcal_lab.studies.tables.table import better_of, heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from smallcal_lab.plots.panels import PANELS, draw_panels
 from smallcal_lab.plots.run import RunLike, one_budget, open_run
 from smallcal_lab.studies.frame import CLEAN
 from smallcal_lab.studies.probes import TERTILES
-from smallcal_lab.studies.tables.risk import in_margin
+from smallcal_lab.studies.tables.groups import in_margin
 from smallcal_lab.studies.tables.shift import shifted_rows
 
 

@@ -12,7 +12,7 @@ from smallcal_lab.studies.frame import CLEAN
 from smallcal_lab.studies.reproduce.quantity import TEST, Fit, Number, Quantity, plain
 from smallcal_lab.studies.reproduce.reference import ALL_REGIMES, Value
 from smallcal_lab.studies.reproduce.summaries import Sample, Summary, Told
-from smallcal_lab.studies.tables.selection import lowest
+from smallcal_lab.studies.tables.choices import lowest
 
 
 def _pair(fit: Fit, metric: str) -> dict[str, float]:

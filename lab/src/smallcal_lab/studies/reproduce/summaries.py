@@ -21,7 +21,7 @@ from smallcal.statistics.interval import Interval
 from smallcal_lab.statistics import nested
 from smallcal_lab.studies.reproduce.reference import UNITS, Part, Value
 from smallcal_lab.studies.reproduce.resampled import Resamples, is_of_samples
-from smallcal_lab.studies.tables.clean import better_of
+from smallcal_lab.studies.tables.table import better_of
 
 #: As many resamples as the paper takes, and the level of its intervals.
 N_BOOT, LEVEL = 20_000, 0.95

@@ -8,20 +8,7 @@ from types import MappingProxyType
 from smallcal_lab.studies.frame import CLEAN, Frame, as_shown
 from smallcal_lab.studies.predictions import SHIFTED, Shelf
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables import (
-    clean,
-    diagnostics,
-    draws,
-    groups,
-    heterogeneity,
-    natural,
-    on_off,
-    risk,
-    samples,
-    scope,
-    selection,
-    shift,
-)
+from smallcal_lab.studies.tables import choices, clean, groups, samples, scope, shift
 from smallcal_lab.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -33,33 +20,33 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "differences": clean.differences,
         "wins": clean.wins,
         "seeds": clean.seeds,
-        "draws": draws.draws,
-        "clusters": draws.clusters,
+        "draws": clean.draws,
+        "clusters": clean.clusters,
         "shift-means": shift.shift_means,
         "severity": shift.by_severity,
         "tiers": shift.three_tiers,
         "occupancy": shift.occupancy,
         "controls": shift.controls,
-        "heterogeneity": heterogeneity.heterogeneity,
-        "selector": selection.selector,
-        "regret": selection.regret,
-        "nested-k": diagnostics.nested_k,
-        "oracle-k": diagnostics.oracle_k,
-        "audit": diagnostics.audit,
-        "signal-to-noise": diagnostics.signal_to_noise,
+        "heterogeneity": shift.heterogeneity,
+        "selector": choices.selector,
+        "regret": choices.regret,
+        "nested-k": choices.nested_k,
+        "oracle-k": choices.oracle_k,
+        "audit": groups.audit,
+        "signal-to-noise": scope.signal_to_noise,
         "temperatures": groups.temperatures,
         "group-gaps": groups.group_gaps,
         "flow": groups.flow,
-        "within-margin": risk.within_margin,
-        "ranking": risk.ranking,
-        "score-scale": risk.score_scale,
-        "costs": diagnostics.costs,
-        "on-off": on_off.on_off,
-        "gate": on_off.gate,
+        "within-margin": groups.within_margin,
+        "ranking": groups.ranking,
+        "score-scale": groups.score_scale,
+        "costs": groups.costs,
+        "on-off": scope.on_off,
+        "gate": scope.gate,
         "scope-map": scope.scope_map,
         "regimes": scope.regimes,
-        "sets": natural.sets,
-        "harm": natural.harm,
+        "sets": shift.sets,
+        "harm": shift.harm,
     }
 )
 

@@ -29,15 +29,12 @@ from smallcal_lab.statistics.samples import (
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.predictions import Shelf
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables.clean import LEVEL, below_zero, one_seed, shown
+from smallcal_lab.studies.tables.clean import ENOUGH_MODELS, LEVEL, below_zero, one_seed, shown
 from smallcal_lab.studies.tables.shift import shifted_rows
 from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
 
 #: Metrics whose resamples are matrix products, where a study names no others.
 _QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
-
-#: From so many seeds on, a bootstrap of them holds the truth about as often as it says.
-ENOUGH_SEEDS = 10
 
 _HOW = (
     f"{100 * LEVEL:g} % intervals are the paper's: plain metrics, percentiles of the resamples; "
@@ -48,8 +45,8 @@ _HOW = (
 
 def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show differences with intervals over seeds and their test samples, and over samples alone."""
-    metrics = _metrics(study, "resampled", _QUICK)
-    n_pooled = _at_most(study, "pooled_boot", POOLED_BOOT)
+    metrics = _metrics(study, "resampled")
+    n_pooled = _at_most(study, "pooled_boot")
     found: list[Row] = []
     clean = frame.where(set=CLEAN)
     for budget, model, part in clean.models():
@@ -80,8 +77,8 @@ def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
 
 def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show every method's metrics with intervals over test samples."""
-    metrics = _metrics(study, "sampled", _QUICK)
-    n_boot = _at_most(study, "sampled_boot", POOLED_BOOT)
+    metrics = _metrics(study, "sampled")
+    n_boot = _at_most(study, "sampled_boot")
     found: list[Row] = []
     for budget, model, part in frame.where(set=CLEAN).models():
         units = shelf.units(part, CLEAN, 0)
@@ -90,8 +87,11 @@ def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
         with threadpool_limits(1):
             drawn = pooled_samples(units, metrics, n_boot=n_boot)
         for method in drawn.methods:
-            numbers = (_value(drawn, method, metric) for metric in metrics)
-            found.append((budget, model, method, *numbers))
+            intervals = (drawn.interval(method, metric, level=LEVEL) for metric in metrics)
+            numbers = map(shown, intervals, metrics)
+            found.append(
+                (budget, model, method, *(replace(n, signed=False, below=None) for n in numbers))
+            )
     return Table(
         "samples",
         "Intervals over test samples",
@@ -104,7 +104,7 @@ def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
 
 def image_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show differences on each shifted set with intervals over its samples."""
-    metrics = _metrics(study, "resampled", _QUICK)
+    metrics = _metrics(study, "resampled")
     found: list[Row] = []
     alone: list[str] = []
     for budget, model, part in shifted_rows(frame).models():
@@ -141,9 +141,9 @@ def require_metrics(study: Study) -> None:
     InputError
     """
     for setting in ("pooled_boot", "sampled_boot"):
-        _at_most(study, setting, POOLED_BOOT)
+        _at_most(study, setting)
     for setting in ("resampled", "sampled"):
-        names = _metrics(study, setting, _QUICK)
+        names = _metrics(study, setting)
         chosen_metrics(names)
         require_kept(names)
         if not names:
@@ -170,43 +170,31 @@ def pairs(study: Study, labels: Sequence[str]) -> Iterator[tuple[str, str]]:
         done.append(ours)
 
 
-def _metrics(study: Study, setting: str, otherwise: Sequence[str]) -> tuple[str, ...]:
+def _metrics(study: Study, setting: str) -> tuple[str, ...]:
     """Return the metrics that a setting names: several, or one by itself."""
-    named = study.settings.get(setting, otherwise)
+    named = study.settings.get(setting, _QUICK)
     return (named,) if isinstance(named, str) else tuple(named)
 
 
-def _at_most(study: Study, setting: str, otherwise: int) -> int:
+def _at_most(study: Study, setting: str) -> int:
     """Return how many resamples of samples alone there are: not more than of everything."""
-    return min(study.n_boot, whole_number(study.settings.get(setting, otherwise), setting, least=2))
+    given = study.settings.get(setting, POOLED_BOOT)
+    return min(study.n_boot, whole_number(given, setting, least=2))
 
 
 def _header(metrics: Sequence[str]) -> tuple[str, ...]:
-    first = metrics[0]
-    return (
-        *(heading_of(metric, difference=True) for metric in metrics),
-        f"{title_of(first)}, mean of resamples",
-        f"P({title_of(first)} < 0)",
-    )
+    first = title_of(metrics[0])
+    differences = (heading_of(metric, difference=True) for metric in metrics)
+    return (*differences, f"{first}, mean of resamples", f"P({first} < 0)")
 
 
 def _against(drawn: Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
     """Return a row: two methods, what was resampled, differences, and more of the first."""
     found = [drawn.interval(ours, metric, minus=theirs, level=LEVEL) for metric in metrics]
-    first, unit = found[0], unit_of(metrics[0])
-    mean = float(first.values.mean()) if len(first.values) else math.nan
+    values = found[0].values
+    mean = Number.in_units(values.mean() if len(values) else math.nan, unit_of(metrics[0]))
     numbers = (shown(own, metric) for own, metric in zip(found, metrics, strict=True))
-    return (
-        *(ours, theirs, drawn.unit),
-        *numbers,
-        Number(unit.scale * mean, digits=unit.digits),
-        below_zero(first),
-    )
-
-
-def _value(drawn: Replicates, method: str, metric: str) -> Number:
-    found = drawn.interval(method, metric, level=LEVEL)
-    return replace(shown(found, metric), signed=False, below=None)
+    return ours, theirs, drawn.unit, *numbers, mean, below_zero(found[0])
 
 
 def _seeds_told(frame: Frame) -> tuple[str, ...]:
@@ -216,8 +204,7 @@ def _seeds_told(frame: Frame) -> tuple[str, ...]:
         for sentence in one_seed(frame)
     ]
     counts = [len(part.unique("cell")) for _, part in frame.groups("dataset", "backbone")]
-    few = [n for n in counts if 1 < n < ENOUGH_SEEDS]
-    if few:
+    if few := [n for n in counts if 1 < n < ENOUGH_MODELS]:
         told.append(
             f"{min(few)} seeds are few: such intervals are too narrow "
             "(docs/explanation/statistics.md)."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 import scipy
@@ -23,29 +23,49 @@ from smallcal_lab.studies.tables.clean import (
     LEVEL,
     SPREAD,
     below_zero,
-    compared,
+    compared_labels,
     intervals_text,
     label_rows,
+    mean_number,
     metric_rows,
     number_of,
     one_seed,
+    paired,
     shown,
     verdict_on,
+    with_best,
 )
-from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
+from smallcal_lab.studies.tables.table import (
+    Number,
+    Row,
+    Table,
+    better_of,
+    heading_of,
+    title_of,
+    unit_of,
+)
 
 #: What the shifted sets of a model are called together.
 SHIFTED = "shifted"
-_SHARE = "share_of_group"
 #: Severities that the paper calls severe.
 SEVERE = (4, 5)
+#: Mean confidence minus accuracy: its sign says over- or under-confident, which an error does not.
+SIGNED = "confidence_gap"
+_SHARE = "share_of_group"
 #: The interval that resamples everything: it decides.
-_WHOLE = "seed x corruption x severity"
+WHOLE = "seed x corruption x severity"
+#: What mean and spread of a single set are taken over.
+_FITS = "mean ± standard deviation (ddof = 0) over fits: seeds, and the draws of each"
 
 
 def shifted_rows(frame: Frame) -> Frame:
     """Return the rows of shifted test sets."""
     return frame.where(set=[name for name in frame.unique("set") if name not in ("", CLEAN)])
+
+
+def at_severity(frame: Frame, severity: int) -> Frame:
+    """Return the rows of shifted sets of one severity."""
+    return shifted_rows(frame).where(severity=severity)
 
 
 def sets_of(frame: Frame) -> Iterator[tuple[str, Frame]]:
@@ -55,10 +75,14 @@ def sets_of(frame: Frame) -> Iterator[tuple[str, Frame]]:
             yield name, rows
 
 
+def _metrics(study: Study, rows: Frame) -> list[str]:
+    return [m for m in rows.measured(study.metrics) if not m.startswith("share")]
+
+
 def shift_means(study: Study, frame: Frame) -> Table:
     """Show every metric under shift: mean over sets, then mean and spread over seeds."""
     rows = shifted_rows(frame)
-    metrics = [m for m in rows.measured(study.metrics) if not m.startswith(_SHARE)]
+    metrics = _metrics(study, rows)
     return Table(
         "shift-means",
         "Under shift",
@@ -87,11 +111,6 @@ def by_severity(study: Study, frame: Frame) -> Table:
     )
 
 
-def at_severity(frame: Frame, severity: int) -> Frame:
-    """Return the rows of shifted sets of one severity."""
-    return shifted_rows(frame).where(severity=severity)
-
-
 def cube(
     frame: Frame, metric: str, ours: str, theirs: str
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
@@ -104,16 +123,16 @@ def cube(
     gaps: dict[tuple[str, str, int], list[float]] = {}
     for cell, numbers in mine.items():
         theirs_here = dict(other.get(cell, ()))
-        for key, value in numbers:
-            if key in theirs_here and key[1] not in ("", CLEAN):
-                gaps.setdefault((cell, *key[1:]), []).append(value - theirs_here[key])
+        for (draw, kind, severity), value in numbers:
+            rival = theirs_here.get((draw, kind, severity))
+            if rival is not None and kind not in ("", CLEAN):
+                gaps.setdefault((cell, kind, severity), []).append(value - rival)
     table = {key: float(np.mean(own)) for key, own in gaps.items() if np.isfinite(own).all()}
     cells = list(dict.fromkeys(cell for cell, _, _ in table))
     kinds = list(dict.fromkeys(kind for _, kind, _ in table))
     severities = sorted({severity for _, _, severity in table})
     full = [k for k in kinds if all((c, k, s) in table for c in cells for s in severities)]
-    sets = shifted_rows(frame).unique("set")
-    left_out = tuple(str(kind) for kind in sets if kind not in full)
+    left_out = tuple(str(kind) for kind in shifted_rows(frame).unique("set") if kind not in full)
     if not full:
         return None, left_out
     values = [[[table[c, k, s] for s in severities] for k in full] for c in cells]
@@ -127,30 +146,29 @@ def subsets(frame: Frame) -> Iterator[tuple[str, Frame]]:
     """
     yield "all", frame
     severities = frame.unique("severity")
-    severe = [severity for severity in severities if severity in SEVERE]
+    severe = sorted(severity for severity in severities if severity in SEVERE)
     if 0 < len(severe) < len(severities):
-        yield f"severity {'-'.join(map(str, sorted(severe)))}", frame.where(severity=severe)
-    kinds = frame.unique("set")
-    if set(STANDARD) < set(kinds):
+        yield f"severity {'-'.join(map(str, severe))}", frame.where(severity=severe)
+    if set(STANDARD) < set(frame.unique("set")):
         yield "15 corruptions", frame.where(set=list(STANDARD))
 
 
 def three_tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
-    metrics = [m for m in shifted_rows(frame).measured(study.metrics) if not m.startswith(_SHARE)]
+    rows = shifted_rows(frame)
     found: list[Row] = []
     absent: set[str] = set()
-    # One form of table after the other: what is drawn for one serves all of its form.
-    for sets, part in subsets(shifted_rows(frame)):
-        for metric, ((budget, model, *pair), own) in product(metrics, list(compared(study, part))):
-            values, left_out = cube(own, metric, *pair)
-            absent |= set(left_out)
-            if values is not None:
-                three = tiers(values, n_boot=study.n_boot, level=LEVEL)
-                verdict = verdict_on({metric: three[_WHOLE]})
-                numbers = (shown(interval, metric) for interval in three.values())
-                chance = below_zero(three[_WHOLE])
-                found.append((budget, model, sets, metric, *pair, verdict, *numbers, chance))
+    for sets, part in subsets(rows):
+        # One form of table after the other: what is drawn for one serves all of its form.
+        for metric, (budget, model, own) in product(_metrics(study, rows), list(part.models())):
+            for pair in compared_labels(study, own):
+                values, left_out = cube(own, metric, *pair)
+                absent |= set(left_out)
+                if values is not None:
+                    three = tiers(values, n_boot=study.n_boot, level=LEVEL)
+                    words = (budget, model, sets, metric, *pair, verdict_on({metric: three[WHOLE]}))
+                    numbers = (shown(interval, metric) for interval in three.values())
+                    found.append((*words, *numbers, below_zero(three[WHOLE])))
     note = (
         "The method minus the other in points, mean over seeds, corruptions and severities; "
         f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
@@ -164,11 +182,11 @@ def three_tiers(study: Study, frame: Frame) -> Table:
         "Differences under shift",
         (
             *("samples", "models", "sets", "metric", "method", "minus", "verdict"),
-            *("cell", "corruption", _WHOLE, "P(difference < 0)"),
+            *("cell", "corruption", WHOLE, "P(difference < 0)"),
         ),
         tuple(found),
         note,
-        one_seed(shifted_rows(frame)),
+        one_seed(rows),
     )
 
 
@@ -181,8 +199,7 @@ def occupancy(study: Study, frame: Frame) -> Table:
     severities = sorted(shifted_rows(rows).unique("severity"))
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
-        sets = {CLEAN: own.where(set=CLEAN), "shifted": shifted_rows(own)}
-        sets |= {f"severity {s}": at_severity(own, s) for s in severities}
+        sets = dict(sets_of(own)) | {f"severity {s}": at_severity(own, s) for s in severities}
         for name, some in sets.items():
             if len(some):
                 shares = (number_of(some.values(metric, label), metric) for metric in metrics)
@@ -202,16 +219,26 @@ def controls(study: Study, frame: Frame) -> Table:
     """Show what a control that nobody could deploy does, beside the deployed calibrator."""
     suffix = f"_{study.settings['control']}"
     metrics = [m for m in study.metrics if m + suffix in frame.unique("metric")]
-    controlled = {m + suffix for m in metrics}
+
+    def numbers(rows: Frame, label: str) -> Iterator[Number]:
+        for metric in metrics:
+            # The control's numbers, as if another label had them: so the two can be compared.
+            control = rows["metric"] == metric + suffix
+            renamed = {
+                "label": np.where(control, suffix, rows["label"]),
+                "metric": np.where(control, metric, rows["metric"]),
+            }
+            values, _ = cube(Frame({**rows.columns, **renamed}), metric, suffix, label)
+            three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
+            yield from (number_of(rows.values(m, label), metric) for m in (metric, metric + suffix))
+            yield from (shown(three.get(tier), metric) for tier in (WHOLE, "cell", "corruption"))
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
-        if controlled.isdisjoint(own.unique("metric")):
+        if {m + suffix for m in metrics}.isdisjoint(own.unique("metric")):
             return
-        sets = {"all": own}
-        sets |= {str(s): at_severity(own, s) for s in sorted(own.unique("severity"))}
-        for severity, rows in sets.items():
-            numbers = (_control(study, rows, metric, metric + suffix) for metric in metrics)
-            yield severity, *chain.from_iterable(numbers)
+        yield "all", *numbers(own, label)
+        for severity in sorted(own.unique("severity")):
+            yield str(severity), *numbers(at_severity(own, severity), label)
 
     name = study.settings["control"].replace("_", " ")
     header = []
@@ -231,22 +258,189 @@ def controls(study: Study, frame: Frame) -> Table:
     )
 
 
-def _control(study: Study, frame: Frame, metric: str, control: str) -> list[Number]:
-    (label,) = frame.unique("label")
-    twin = _renamed(frame, control, metric)
-    values, _ = cube(twin, metric, control, label)
-    three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
-    both = [number_of(frame.values(name, label), metric) for name in (metric, control)]
-    return [*both, *(shown(three.get(tier), metric) for tier in (_WHOLE, "cell", "corruption"))]
+# Single sets: data from elsewhere, each with a meaning of its own --------------------------------
 
 
-def _renamed(frame: Frame, control: str, metric: str) -> Frame:
-    """Return rows in which the control's numbers are those of another label."""
-    columns = dict(frame.columns)
-    is_control = columns["metric"] == control
-    columns["label"] = np.where(is_control, control, columns["label"])
-    columns["metric"] = np.where(is_control, metric, columns["metric"])
-    return Frame(columns)
+def by_set(frame: Frame) -> Iterator[tuple[tuple[str, str, str], Frame]]:
+    """Yield (samples, model, set) with its rows; a set of some severity is named with it."""
+    for samples, model, part in shifted_rows(frame).models():
+        for (kind,), own in part.groups("set"):
+            severities = own.unique("severity")
+            for severity in severities:
+                name = kind if len(severities) == 1 else f"{kind}-{severity}"
+                yield (samples, model, name), own.where(severity=severity)
+
+
+def sets(study: Study, frame: Frame) -> Table:
+    """Show every metric on each shifted set by itself, and over a model's sets."""
+    rows = shifted_rows(frame)
+    metrics = _metrics(study, rows)
+    blocks = [(where, [own], own.unique("label")) for where, own in by_set(frame)]
+    for samples, model, part in rows.models():
+        parts = [own for _, own in part.groups("set", "severity")]
+        if len(parts) > 1:
+            blocks.append(((samples, model, "all"), parts, part.unique("label")))
+    found: list[Row] = []
+    for where, parts, labels in blocks:
+        columns = [
+            with_best([_over_sets(parts, metric, label) for label in labels], metric)
+            for metric in metrics
+        ]
+        found += [(*where, *row) for row in zip(labels, *columns, strict=True)]
+    return Table(
+        "sets",
+        "Set by set",
+        ("samples", "models", "set", "method", *map(heading_of, metrics)),
+        tuple(found),
+        f"Fitted on clean samples. Each set: {_FITS}. All: mean ± standard deviation over sets, of "
+        "their means over fits. Bold: best of its block, as printed.",
+    )
+
+
+def _over_sets(parts: list[Frame], metric: str, label: str) -> Number:
+    """Return mean and spread over the fits of one set, or over the means of several."""
+    values = [[v for own in part.values(metric, label).values() for v in own] for part in parts]
+    numbers = values[0] if len(parts) == 1 else [float(np.mean(own)) for own in values if own]
+    return mean_number([number for number in numbers if math.isfinite(number)], metric)
+
+
+def harm(study: Study, frame: Frame) -> Table:
+    """Show on each shifted set whether calibrating on clean samples was worth it at all."""
+    raw = study.settings["raw"]
+    there = shifted_rows(frame).measured(study.metrics)
+    metrics = [metric for metric in there if better_of(metric) != "zero"][:2]
+    found: list[Row] = []
+    sentences: list[str] = []
+    for where, own in by_set(frame):
+        if raw not in (labels := own.unique("label")):
+            continue
+        labels.remove(raw)
+        ahead: dict[str, dict[str, bool]] = {metric: {} for metric in metrics}
+        for label in labels:
+            numbers: list[Number] = []
+            for metric in metrics:
+                gaps = [v for draws in paired(own, metric, label, raw).values() for v in draws]
+                sign = -1 if better_of(metric) == "higher" else 1
+                better = [sign * gap < 0 for gap in gaps]
+                count = Number(sum(better), of=len(gaps)) if gaps else Number()
+                known = [gap for gap in gaps if math.isfinite(gap)]
+                numbers += [mean_number(known, metric), count]
+                if gaps:
+                    ahead[metric][label] = sign * float(np.mean(gaps)) < 0
+            found.append((*where, label, *numbers))
+        samples, model, name = where
+        for metric, wins in ahead.items():
+            winners = [label for label, won in wins.items() if won]
+            named = f": {', '.join(winners)}" if 0 < len(winners) < len(wins) else ""
+            if wins:
+                sentences.append(
+                    f"{model}, {samples} samples, {name}: {len(winners)} of {len(wins)} methods "
+                    f"are better than {raw} in {title_of(metric)}{named}."
+                )
+    return Table(
+        "harm",
+        f"Against {raw}",
+        (
+            *("samples", "models", "set", "method"),
+            *(
+                name
+                for m in metrics
+                for name in (heading_of(m, difference=True), f"{title_of(m)} better in")
+            ),
+        ),
+        tuple(found),
+        f"The method minus {raw}, on the same set; {_FITS}. Better in: the fits that are.",
+        tuple(sentences),
+    )
+
+
+# Corruption by corruption -----------------------------------------------------------------------
+
+
+def heterogeneity(study: Study, frame: Frame) -> Table:
+    """Show the gain of each corruption against the error without calibration, and signed gaps."""
+    settings, metric = study.settings, study.metrics[0]
+    unit, signed = unit_of(metric), unit_of(SIGNED)
+    there = frame.unique("label")
+    ours, raw = settings["gain_of"], settings["raw"]
+    rivals = [label for label in settings["rivals"] if label in there]
+    sided = gap_labels(study, frame)
+    found: list[Row] = []
+    sentences: list[str] = []
+    parts = shifted_rows(frame).models()
+    for budget, model, part in parts if {ours, raw} <= set(there) else ():
+        errors = {label: _by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
+        signs = {label: _by_corruption(part, SIGNED, label) for label in sided}
+        columns = [*errors.values(), *signs.values()]
+        kinds = [k for k in errors[raw] if all(k in column for column in columns)]
+        kinds.sort(key=errors[raw].__getitem__)
+        own = {label: np.array([column[k] for k in kinds]) for label, column in errors.items()}
+        gains = {label: own[label] - own[ours] for label in rivals}
+        gaps = {label: np.array([column[k] for k in kinds]) for label, column in signs.items()}
+        for i, kind in enumerate(kinds):
+            values = (own[raw][i], own[ours][i], *(gain[i] for gain in gains.values()))
+            numbers = [Number.in_units(value, unit) for value in values]
+            numbers += [Number.in_units(gap[i], signed) for gap in gaps.values()]
+            found.append((budget, model, kind, *numbers))
+        where = f"{model}, {budget} samples"
+        for label, gain in gains.items() if kinds else ():
+            ends = (
+                f"{unit.number(gain[i], signed=True)} ({kinds[i]})"
+                for i in (int(gain.argmin()), int(gain.argmax()))
+            )
+            sentences.append(
+                f"{where}: the gain of {ours} over {label} runs from {' to '.join(ends)}; its rank "
+                f"correlation with the raw error is {rank_text(gain, own[raw])}."
+            )
+            if gaps:
+                ranks = (f"of {of} {rank_text(gain, gap)}" for of, gap in gaps.items())
+                sentences.append(
+                    f"{where}: the rank correlation of the gain over {label} with the signed gap "
+                    f"is, {', '.join(ranks)}."
+                )
+        if kinds and len(gains) > 1:
+            first, second = list(gains)[:2]
+            best = int((np.min(list(gains.values()), axis=0) > 0).sum())
+            sentences.append(
+                f"{where}: the rank correlation of the gains over {first} and over {second} is "
+                f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
+                f"{', '.join(gains)} for {best} of {len(kinds)} corruptions."
+            )
+    return Table(
+        "heterogeneity",
+        f"Where {ours} gains",
+        (
+            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
+            *(f"gain over {label}" for label in rivals),
+            *map(gap_heading, sided),
+        ),
+        tuple(found),
+        f"{heading_of(metric)}, means over severities and seeds, in order of the uncalibrated "
+        "model's error; gains in points. Rank correlations (Spearman) with "
+        f"{100 * LEVEL:g} % intervals."
+        + (" A gap is mean confidence minus accuracy, in points." if sided else ""),
+        tuple(sentences),
+    )
+
+
+def gap_labels(study: Study, frame: Frame) -> list[str]:
+    """Return whose signed gaps are shown: without calibration and of the baseline, if measured."""
+    measured = frame.where(metric=SIGNED).unique("label")
+    return [label for label in (study.settings["raw"], study.baseline) if label in measured]
+
+
+def gap_heading(label: str) -> str:
+    """Return the heading of a column of signed gaps."""
+    return f"gap of {label}"
+
+
+def _by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
+    """Return a label's mean over severities, draws and seeds of each corruption."""
+    found = {
+        kind: number_of(rows.values(metric, label), "").value
+        for (kind,), rows in frame.groups("set")
+    }
+    return {kind: value for kind, value in found.items() if not math.isnan(value)}
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:

@@ -15,6 +15,7 @@ from smallcal.data.shown import latex, markdown
 from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
+from smallcal.statistics.interval import Better
 from smallcal_lab.studies.asked import given_text
 from smallcal_lab.studies.study import Study
 
@@ -32,27 +33,14 @@ _WAYS = re.compile(r"_(requantized|paired_clean|margin_(low|mid|high)|of_all)$")
 
 @dataclass(frozen=True)
 class Number:
-    """A number in a table: what is shown, and what was computed.
+    """A number in a table, in the units of its column.
 
-    Attributes
-    ----------
-    value : float
-        In the units of its column.
-    spread : float or None
-        Standard deviation (ddof = 0) over the units that the table names.
-    low, high : float or None
-        An interval.
-    best : bool
-        Shown in bold: no other row of its block is better, as printed.
-    signed : bool
-        Whether a number with an interval is a difference, shown with its sign.
-    of : int or None
-        Where the value is a count: of how many.
-    below : float or None
-        Of a difference: the share of resamples in which it is below zero.
+    ``spread`` is a standard deviation (ddof = 0), ``low`` and ``high`` an interval, shown with
+    signs where the number is a difference. ``of`` is what a count is out of, ``best`` is bold,
+    and ``below`` is the share of resamples in which a difference is below zero.
     """
 
-    value: float
+    value: float = math.nan
     spread: float | None = None
     low: float | None = None
     high: float | None = None
@@ -62,6 +50,11 @@ class Number:
     of: int | None = None
     below: float | None = None
 
+    @classmethod
+    def in_units(cls, value: float, unit: Unit, digits: int | None = None) -> Number:
+        """Return a number in a unit, such as a share in percent."""
+        return cls(float(unit.scale * value), digits=unit.digits if digits is None else digits)
+
     def text(self) -> str:
         """Return the number as a table shows it.
 
@@ -69,8 +62,6 @@ class Number:
         --------
         >>> Number(1.234, spread=0.1).text(), Number(-0.5, low=-1.0, high=0.25).text()
         ('1.23 ±0.10', '-0.50 [-1.00, +0.25]')
-        >>> Number(2, of=3).text()
-        '2 of 3'
         """
         if math.isnan(self.value):
             return "–"
@@ -105,18 +96,14 @@ class Table:
         """Return the table in Markdown."""
         lines = [f"## {markdown(self.title)}", ""]
         if self.rows:
-            lines += [
-                f"| {' | '.join(map(markdown, self.header))} |",
-                "|" + "---|" * len(self.header),
-            ]
-            for row in self.rows:
-                lines.append("| " + " | ".join(_markdown(cell) for cell in row) + " |")
+            header, rule = " | ".join(map(markdown, self.header)), "|" + "---|" * len(self.header)
+            lines += [f"| {header} |", rule]
+            lines += [f"| {' | '.join(map(_markdown, row))} |" for row in self.rows]
         else:
             lines.append("Nothing was measured.")
         lines += ["", markdown(self.note)] * bool(self.note)
         said = [f"- {markdown(sentence)}" for sentence in self.sentences]
-        lines += ["", *said] * bool(said)
-        return "\n".join(lines)
+        return "\n".join([*lines, *["", *said] * bool(said)])
 
     def latex(self) -> str:
         """Return the table in LaTeX, for booktabs."""
@@ -206,13 +193,7 @@ def unit_of(metric: str) -> Unit:
 
 
 def heading_of(metric: str, *, difference: bool = False) -> str:
-    """Return a metric's heading, with its unit.
-
-    Examples
-    --------
-    >>> heading_of("nll"), heading_of("ece15_margin_low", difference=True)
-    ('log-loss x100', 'ECE, margin low points')
-    """
+    """Return a metric's heading, with its unit."""
     return unit_of(metric).heading(title_of(metric), difference=difference)
 
 
@@ -229,3 +210,16 @@ def title_of(metric: str) -> str:
         return metric
     way = metric.removeprefix(base).replace("_", " ").strip()
     return f"{METRICS[base].title}, {way}" if way else METRICS[base].title
+
+
+def better_of(metric: str) -> Better:
+    """Return which values of a metric are good; "zero" where neither low nor high ones are.
+
+    Examples
+    --------
+    >>> better_of("accuracy"), better_of("risk_at80"), better_of("gap_at80")
+    ('higher', 'lower', 'zero')
+    """
+    if metric in METRICS:
+        return METRICS[metric].better
+    return "zero" if metric.startswith(("gap", "coverage", "parameters", "share")) else "lower"
