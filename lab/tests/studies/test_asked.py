@@ -10,9 +10,8 @@ import pytest
 
 import smallcal as sc
 from smallcal_lab.studies import STUDIES, import_folder, load_collection, run, study_named
-from smallcal_lab.studies.asked import given_text, offered
 from smallcal_lab.studies.engine import finished
-from smallcal_lab.studies.study import Study
+from smallcal_lab.studies.study import Study, given_text, offered
 from support.simulated import simulate
 
 

@@ -16,7 +16,8 @@ from smallcal._version import versions
 from smallcal.errors import FileError, InputError
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.resumable import read_manifest
-from smallcal_lab.studies.store import read_parquet, rows_of, run_in, write_parquet
+from smallcal_lab.studies.engine import rows_of, run_in
+from smallcal_lab.studies.frame import read_parquet, write_parquet
 from smallcal_lab.studies.study import Task, file_name
 
 pytest.importorskip("pyarrow", reason="runs are kept as Parquet: pip install 'smallcal[parquet]'")

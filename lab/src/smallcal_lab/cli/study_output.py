@@ -10,8 +10,8 @@ from smallcal.cli import BAD_INPUT, choices, terminal
 from smallcal.data import shown
 from smallcal.errors import InputError
 from smallcal_lab.studies import Collection, Outcome, Study
-from smallcal_lab.studies.asked import given_text, offered
 from smallcal_lab.studies.check import ERROR, check_collection
+from smallcal_lab.studies.study import given_text, offered
 from smallcal_lab.studies.tables.table import Number, Table
 
 Row = tuple[str | Number, ...]

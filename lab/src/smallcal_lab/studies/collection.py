@@ -26,6 +26,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +44,7 @@ from smallcal_lab.studies.portions import (
     COLUMNS,
     FIXED,
     WAYS,
+    Classes,
     Portion,
     Split,
     class_file,
@@ -57,9 +59,6 @@ else:
     import tomli as tomllib
 
 FILE_NAME = "collection.toml"
-
-#: Columns as a description names them.
-Classes = str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,9 @@ class Cell:
 
     Attributes
     ----------
-    dataset, backbone : str
-    seed : int
     calibration, test : str
         Files, relative to the folder; ``file.npz:val`` names a split. With ``split`` both are its
         file.
-    shifts : tuple of ShiftSet
-    folder : Path
     classes : str or tuple of int
         The columns that are there at all; empty for all of them.
     draw_ways : tuple of str
@@ -121,24 +116,24 @@ class Cell:
 
     def portion(self, which: str | ShiftSet) -> Portion:
         """Return what is read of which file for a split: "calibration", "test" or a shift."""
-        split, classes, labels, part = self.split, self.classes, COLUMNS, which
-        if isinstance(which, ShiftSet):
-            # A paired set follows the file that is split: the calibration samples' twins go.
-            split = self.split if which.paired else None
-            classes, labels, part = which.classes or self.classes, which.labels, "test"
         path = str(self.folder.absolute() / self.file(which))
-        columns = columns_of(classes, self.folder)
-        if split is None:
-            return Portion(path, columns, labels)
-        return Portion(path, columns, labels, split, str(part), self.seed)
+        if not isinstance(which, ShiftSet):
+            columns = columns_of(self.classes, self.folder)
+            return Portion(path, columns, COLUMNS, self.split, which, self.seed)
+        columns = columns_of(which.classes or self.classes, self.folder)
+        # A paired set follows the file that is split: the calibration samples' twins go.
+        split = self.split if which.paired else None
+        return Portion(path, columns, which.labels, split, "test", self.seed)
 
     def read(self, which: str | ShiftSet) -> Predictions:
         """Return a split: "calibration", "test" or one of the shifts.
 
         Scores are taken for what those of the calibration split are.
         """
-        portion = self.portion(which)
-        stamp = stamp_of(split_path(portion.path)[0])
+        portion, stamp = self.portion(which), None
+        with suppress(OSError, ValueError):
+            about = split_path(portion.path)[0].stat()
+            stamp = about.st_mtime_ns, about.st_size, about.st_ino
         found = kept_split(portion, stamp)
         if found.score is None or which == "calibration":
             return found
@@ -180,17 +175,11 @@ class Cell:
 
 @lru_cache(maxsize=8)
 def kept_split(portion: Portion, stamp: object, score: ScoreScale | None = None) -> Predictions:
-    """Return a split; the last few are kept, because tasks of a cell follow each other."""
+    """Return a split; the last few are kept, because tasks of a cell follow each other.
+
+    ``stamp`` changes when the file is written again, so that nothing old is taken for it.
+    """
     return portion.read(score)
-
-
-def stamp_of(file: str | os.PathLike[str]) -> object:
-    """Return what changes when a file is written again, so that nothing old is taken for it."""
-    try:
-        about = os.stat(file)
-    except (OSError, ValueError):
-        return None
-    return about.st_mtime_ns, about.st_size, about.st_ino
 
 
 @dataclass(frozen=True)
@@ -389,31 +378,12 @@ def require_keys(
 def write_description(document: Mapping[str, Any], folder: Path) -> Collection:
     """Write ``collection.toml``, whole or not at all, and read it back.
 
-    Parameters
-    ----------
-    document : mapping
-        ``name`` and ``cell``, a list of entries as the file has them.
-    folder : Path
-        Where the file goes; paths in it start there.
-
-    Raises
-    ------
-    FileError
-        If it is no description; nothing is written then.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> cell = {"dataset": "birds", "backbone": "vit", "calibration": "v.npz", "test": "t.npz"}
-    >>> write_description({"name": "mine", "cell": [cell]}, root).cells[0].name
-    'birds__vit__s0'
-    >>> print((root / "collection.toml").read_text().splitlines()[2:4])
-    ['[[cell]]', 'dataset = "birds"']
+    A document has ``name`` and ``cell``, a list of entries as the file has them, whose paths start
+    in the folder. What is no description is not written.
     """
     file = folder / FILE_NAME
     collection_of(dict(document), folder, source=str(file))
-    lines = [f"{key} = {toml_value(document[key])}" for key in ("name",) if key in document]
+    lines = [f"name = {toml_value(document['name'])}"] if "name" in document else []
     for cell in document["cell"]:
         tables = [("[[cell]]", cell), *(("[[cell.shift]]", one) for one in cell.get("shift", ()))]
         for title, entry in tables:

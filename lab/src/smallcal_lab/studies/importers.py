@@ -29,8 +29,10 @@ from smallcal_lab.studies.collection import (
 
 PathLike = str | os.PathLike[str]
 
-_SEEDED = re.compile(r"(.+?)(?:-seed(\d+))?")
-_SEVERE = re.compile(r"(.+?)(?:-s(\d+))?")
+_CELL = re.compile(r"(.+?)__(.+?)(?:-seed(\d+))?", re.DOTALL)
+_SHIFT = re.compile(r".*__(.+?)(?:-s(\d+))?", re.DOTALL)
+_KEYS = ("dataset", "backbone", "seed", "calibration", "test")
+_SHIFT_KEYS = ("kind", "severity", "file", "paired")
 
 
 @dataclass(frozen=True)
@@ -101,16 +103,16 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     if not cells:
         why = left_out[0] if left_out else "there is no .npz file"
         raise FileError(f"{root} holds no cell called DATASET__MODEL.npz: {why}")
-    return Imported(_written(root.resolve().name, cells, target), tuple(left_out))
+    return _written(root.resolve().name, cells, target, left_out)
 
 
 def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Cell:
     _require_text(file)
-    dataset, separator, backbone = file.stem.partition("__")
-    match = _SEEDED.fullmatch(backbone)
-    if not separator or not dataset or match is None:
+    match = _CELL.fullmatch(file.stem)
+    if match is None:
         raise FileError(f"{file}: not called DATASET__MODEL.npz")
-    first = _calibration_split(io.splits(file), str(file))
+    seed = require_in_range(int(match[3] or 0), "seed", where=str(file))
+    calibration = _calibration_split(io.splits(file), str(file))
     labels = read_labels(f"{file}:test")
     found = []
     for shift in shifts:
@@ -119,8 +121,17 @@ def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str])
         except SmallcalError as error:
             left_out.append(str(error))
     path = _relative(file, out)
-    seed = require_in_range(int(match[2] or 0), "seed", where=str(file))
-    return Cell(dataset, match[1], seed, f"{path}:{first}", f"{path}:test", tuple(found))
+    return Cell(match[1], match[2], seed, f"{path}:{calibration}", f"{path}:test", tuple(found))
+
+
+def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
+    _require_text(file)
+    match = _SHIFT.fullmatch(file.stem)
+    if match is None:
+        raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
+    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
+    paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
+    return ShiftSet(match[1], severity, _relative(file, out), paired)
 
 
 def _require_text(path: Path) -> None:
@@ -129,16 +140,6 @@ def _require_text(path: Path) -> None:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
         raise FileError(f"{path}: its path is not valid UTF-8; rename it") from None
-
-
-def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
-    _require_text(file)
-    match = _SEVERE.fullmatch(file.stem.rpartition("__")[2])
-    if match is None:
-        raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
-    paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
-    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
-    return ShiftSet(match[1], severity, _relative(file, out), paired)
 
 
 def _calibration_split(there: Sequence[str], source: str) -> str:
@@ -185,19 +186,22 @@ def import_calarena(
     cells: list[Cell] = []
     left_out: list[str] = []
     with readable(source, nested_h5) as arrays:
-        groups, flat = _groups_of(arrays.names, source)
-        _refuse_twins([cell for cell, _ in groups])
-        for cell, _ in groups:
-            _refuse_old(_file_of(cell, target), force=force)
+        groups = _groups_of(arrays.names, source)
+        flat = groups.pop("", None)
+        files = {group: f"{'__'.join(_names(group, source))}.npz" for group in groups}
+        _refuse_twins([f"{Path(name).stem}__s0" for name in files.values()])
+        for name in files.values():
+            _refuse_old(target / name, force=force)
         io.make_folder(target)
-        for cell, layout in groups:
+        for group, layout in groups.items():
             try:
-                content = _content(arrays, layout)
+                content = _content(arrays, group, layout)
             except SmallcalError as error:
                 left_out.append(str(error))
             else:
-                io.write_arrays(_file_of(cell, target), content)
-                cells.append(cell)
+                name = files[group]
+                io.write_arrays(target / name, content)
+                cells.append(Cell(*_names(group, source), 0, f"{name}:cal", f"{name}:test"))
             advance(1)
     if flat is not None:
         path = _relative(source, target)
@@ -206,13 +210,11 @@ def import_calarena(
     if not cells:
         why = left_out[0] if left_out else "no group holds probas_cal and probas_test"
         raise FileError(f"{source} is not in CalArena's layout: {why}")
-    return Imported(_written(source.stem, cells, target), tuple(left_out))
+    return _written(source.stem, cells, target, left_out)
 
 
-def _groups_of(
-    names: Sequence[str], source: Path
-) -> tuple[list[tuple[Cell, Layout]], Layout | None]:
-    """Return the groups that hold scores, each as a cell, and what lies outside of groups."""
+def _groups_of(names: Sequence[str], source: Path) -> dict[str, Layout]:
+    """Return the groups that hold scores; an empty name is what lies outside of groups."""
     members: dict[str, list[str]] = {}
     for name in names:
         group, _, own = name.rpartition("/")
@@ -221,29 +223,19 @@ def _groups_of(
         group: Layout.of(own, source=f"{source}, group {group}" if group else str(source))
         for group, own in members.items()
     }
-    scored = {group: layout for group, layout in layouts.items() if layout.scored}
-    flat = scored.pop("", None)
-    return [(_group_cell(group, source), layout) for group, layout in scored.items()], flat
+    return {group: layout for group, layout in layouts.items() if layout.scored}
 
 
-def _group_cell(group: str, source: Path) -> Cell:
-    """Return the cell that a group DATASET/MODEL becomes."""
-    parts = [plain_name(part) for part in group.split("/")]
-    dataset = parts.pop(0) if len(parts) > 1 else plain_name(source.stem)
-    backbone = "-".join(parts)
-    file = f"{dataset}__{backbone}.npz"
-    return Cell(dataset, backbone, 0, f"{file}:cal", f"{file}:test")
+def _names(group: str, source: Path) -> tuple[str, str]:
+    """Return data set and backbone of a group DATASET/MODEL."""
+    first, *others = (plain_name(part) for part in group.split("/"))
+    return (first, "-".join(others)) if others else (plain_name(source.stem), first)
 
 
-def _file_of(cell: Cell, out: Path) -> Path:
-    return out / cell.test.rpartition(":")[0]
-
-
-def _content(arrays: Arrays, layout: Layout) -> dict[str, NDArray[Any]]:
+def _content(arrays: Arrays, group: str, layout: Layout) -> dict[str, NDArray[Any]]:
     """Return one group's two splits."""
-    first = _calibration_split(layout.scored, layout.source)
-    group = layout.source.partition(", group ")[2]
     content: dict[str, NDArray[Any]] = {}
+    first = _calibration_split(layout.scored, layout.source)
     for ours, theirs in (("cal", first), ("test", "test")):
         roles = layout.splits[theirs]
         if "labels" not in roles:
@@ -255,8 +247,7 @@ def _content(arrays: Arrays, layout: Layout) -> dict[str, NDArray[Any]]:
     return content
 
 
-def _refuse_twins(cells: Sequence[Cell]) -> None:
-    names = [cell.name for cell in cells]
+def _refuse_twins(names: Sequence[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise FileError(f"two models would be called {twice}; rename one of them")
 
@@ -279,16 +270,12 @@ def _relative(file: Path, folder: Path) -> str:
         return whole.as_posix()
 
 
-def _written(name: str, cells: Sequence[Cell], out: Path) -> Collection:
+def _written(name: str, cells: Sequence[Cell], out: Path, left_out: Sequence[str]) -> Imported:
     """Write the description and read it back."""
-    _refuse_twins(cells)
-    return write_description({"name": name, "cell": [_entry(cell) for cell in cells]}, out)
-
-
-def _entry(cell: Cell) -> dict[str, Any]:
-    names = ("dataset", "backbone", "seed", "calibration", "test")
-    shifts = [
-        {name: getattr(shift, name) for name in ("kind", "severity", "file", "paired")}
-        for shift in cell.shifts
-    ]
-    return {**{name: getattr(cell, name) for name in names}, "shift": shifts}
+    _refuse_twins([cell.name for cell in cells])
+    entries = []
+    for cell in cells:
+        entry = {key: getattr(cell, key) for key in _KEYS}
+        shifts = [{key: getattr(one, key) for key in _SHIFT_KEYS} for one in cell.shifts]
+        entries.append({**entry, "shift": shifts})
+    return Imported(write_description({"name": name, "cell": entries}, out), tuple(left_out))

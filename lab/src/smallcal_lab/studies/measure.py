@@ -16,14 +16,15 @@ from smallcal.errors import FileError
 from smallcal.io.pool import said, stopped
 from smallcal_lab.studies.collection import Cell, kept_split
 from smallcal_lab.studies.frame import FAILED, Rows
-from smallcal_lab.studies.predictions import Keeper
+from smallcal_lab.studies.predictions import Keeper, Prediction
 from smallcal_lab.studies.probes import PROBES, Site
-from smallcal_lab.studies.store import Done
 from smallcal_lab.studies.study import Study, Task
 
 #: A task with its cell, which is sent along: a process that read the collection's description anew
 #: could find another.
 Unit = tuple[Cell, Task]
+#: What a task gives: its rows, and what is kept of its predictions.
+Done = tuple[Rows, list[Prediction]]
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ COLUMNS, CLASSES = "columns", "classes"
 #: Every column, for a shifted set whose file has no others.
 EVERY = "all"
 
+#: Columns as a description names them.
+Classes = str | tuple[int, ...]
+
 _RANGE = re.compile(r"(\d+)-(\d+)")
 #: A text file of class numbers is small; one that is not is something else.
 _MAX_BYTES = 16 * 1024 * 1024
@@ -60,8 +63,6 @@ def draw_rows(
     >>> labels = np.arange(100) % 4
     >>> np.bincount(labels[draw_rows(labels, 20, seed=0, draw=1)]).tolist()
     [5, 5, 5, 5]
-    >>> draw_rows(np.array([2, 2, 0, 0, 1, 1]), 3, seed=0, draw=0, way="first-per-class").tolist()
-    [0, 2, 4]
     """
     n = len(labels)
     if budget in (ALL, n):
@@ -72,47 +73,38 @@ def draw_rows(
         return np.arange(budget)
     state = seed * 10**6 + budget * 10**3 + draw
     rng = np.random.default_rng(state)
+    classes, counts = np.unique(labels, return_counts=True)
     if way != "stratified":
-        return _of_each(labels, budget, rng if way == "per-class" else None)
-    counts = np.unique(labels, return_counts=True)[1]
+        each, over = divmod(budget, len(classes))
+        if over:
+            raise InputError(
+                f"{budget:,} samples cannot be divided equally among {len(classes):,} classes; "
+                f"{each * len(classes):,} or {(each + 1) * len(classes):,} can"
+            )
+        if counts.min() < each:
+            rare = f"class {classes[counts.argmin()]} has only {counts.min():,} samples"
+            raise InputError(f"{each:,} of each class: {rare}")
+        own = [np.flatnonzero(labels == one) for one in classes]
+        if way == "per-class":
+            taken = [rng.choice(rows, each, replace=False) for rows in own]
+        else:
+            taken = [rows[:each] for rows in own]
+        return np.sort(np.concatenate(taken))
     if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
         from sklearn.model_selection import train_test_split
 
-        taken, _ = train_test_split(
+        rows, _ = train_test_split(
             np.arange(n), train_size=budget, stratify=labels, random_state=state % 2**32
         )
-        return np.sort(taken)
+        return np.sort(rows)
     return np.sort(rng.choice(n, budget, replace=False))
-
-
-def _of_each(labels: IntArray, budget: int, rng: np.random.Generator | None) -> IntArray:
-    """Return as many rows of each class: at random, or the first ones."""
-    classes, counts = np.unique(labels, return_counts=True)
-    each, over = divmod(budget, len(classes))
-    if over:
-        raise InputError(
-            f"{budget:,} samples cannot be divided equally among {len(classes):,} classes; "
-            f"{each * len(classes):,} or {(each + 1) * len(classes):,} can"
-        )
-    if counts.min() < each:
-        rare = int(classes[counts.argmin()])
-        raise InputError(f"{each:,} of each class: class {rare} has only {counts.min():,} samples")
-    own = [np.flatnonzero(labels == one) for one in classes]
-    taken = [rows[:each] if rng is None else rng.choice(rows, each, replace=False) for rows in own]
-    return np.sort(np.concatenate(taken))
 
 
 @dataclass(frozen=True)
 class Split:
     """One file as calibration and test split: some rows, and all others.
 
-    Attributes
-    ----------
-    file : str
-    samples, per_class : int
-        How many rows to calibrate on, or how many of each class; the other is 0.
-    draw : str
-        One of ``WAYS``.
+    So many ``samples`` are to calibrate on, or so many ``per_class``; the other is 0.
     """
 
     file: str
@@ -121,15 +113,7 @@ class Split:
     draw: str = "stratified"
 
     def rows(self, labels: IntArray, *, seed: int, part: str) -> IntArray:
-        """Return the rows of "calibration", or the others.
-
-        Examples
-        --------
-        >>> split = Split("a.npz", per_class=1, draw="first-per-class")
-        >>> labels = np.array([0, 0, 1, 1, 1])
-        >>> [split.rows(labels, seed=0, part=part).tolist() for part in ("calibration", "test")]
-        [[0, 2], [1, 3, 4]]
-        """
+        """Return the rows of "calibration", or the others."""
         size = self.samples or self.per_class * len(np.unique(labels))
         if size >= len(labels):
             raise InputError(
@@ -148,18 +132,8 @@ class Split:
 class Portion:
     """What is read of one file.
 
-    Attributes
-    ----------
-    path : str
-    columns : tuple of int, or None
-        The classes' columns, in order; None for all.
-    labels : {"columns", "classes"}
-        What the file's labels count.
-    split : Split or None
-    part : str
-        "calibration" or "test" of the split.
-    seed : int
-        Of the split.
+    ``columns`` are the classes' in order, None for all; ``labels`` says what the file's labels
+    count, "columns" or "classes". ``part`` is "calibration" or "test" of the split with this seed.
     """
 
     path: str
@@ -186,11 +160,11 @@ class Portion:
             warnings.warn(note, stacklevel=2)
         if loaded.labels is None:
             raise FileError(f"{self.path} has no labels")
-        given = loaded.logits
+        given, kind = loaded.logits, loaded.input
         if given.dtype.kind == "f":
             # Probabilities come back in the type of the logits: rounding moves rows between bins.
             given = given.astype(np.float64)
-        kind, features, labels = loaded.input, loaded.features, loaded.labels
+        labels, features = loaded.labels, loaded.features
         try:
             if self.columns is not None:
                 if kind == "score":
@@ -222,15 +196,16 @@ def _restricted(
     return rows, own[rows]
 
 
-def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] | None:
+def class_file(classes: Classes) -> str:
+    """Return the text file of columns that ``classes`` names, or nothing."""
+    named = isinstance(classes, str) and classes != EVERY and not _RANGE.fullmatch(classes)
+    return str(classes) if named else ""
+
+
+def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
     """Return the columns that ``classes`` stands for; None for all.
 
-    Parameters
-    ----------
-    classes : str or tuple of int
-        Columns, a range such as "0-99" with both ends, "all", or a text file of column numbers.
-    folder : Path
-        Where paths start.
+    They are columns, a range with both ends, "all", or a text file in the folder.
 
     Examples
     --------
@@ -243,10 +218,8 @@ def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] 
         columns = classes
     elif ends := _RANGE.fullmatch(classes):
         first, last = int(ends[1]), int(ends[2])
-        if last <= first:
-            raise InputError(f"classes: the range {classes} must rise")
-        if last - first >= _MAX_BYTES:
-            raise InputError(f"classes: the range {classes} has more columns than any file")
+        if not first < last < first + _MAX_BYTES:
+            raise InputError(f"classes: the range {classes} must rise, to a column that files have")
         return tuple(range(first, last + 1))
     else:
         columns = _numbers_in(folder / classes)
@@ -258,18 +231,6 @@ def columns_of(classes: str | tuple[int, ...], folder: Path) -> tuple[int, ...] 
         twice = next(one for one in columns if columns.count(one) > 1)
         raise InputError(f"classes: column {twice} occurs twice")
     return columns
-
-
-def class_file(classes: str | tuple[int, ...]) -> str:
-    """Return the file that ``classes`` names, or nothing.
-
-    Examples
-    --------
-    >>> class_file("imagenet-r.txt"), class_file("0-99"), class_file((1, 2))
-    ('imagenet-r.txt', '', '')
-    """
-    named = isinstance(classes, str) and classes != EVERY and not _RANGE.fullmatch(classes)
-    return str(classes) if named else ""
 
 
 def _numbers_in(file: Path) -> tuple[int, ...]:

@@ -32,20 +32,14 @@ from smallcal.metrics.scored import Scored, row_blocks
 
 #: The highest severity; there a sample shows 70 % of what it did.
 MAX_SEVERITY = 5.0
-
 #: By how much a step of severity weakens what a sample shows.
 _WEAKENING = 0.06
-
 #: Standard deviation of the log-ease of samples.
 _SPREAD = 0.1
-
 #: Rows of the pilot that difficulty is ranked in, and numbers it may hold.
-_PILOT_ROWS = 4_000
-_PILOT_SIZE = 2_000_000
-
+_PILOT_ROWS, _PILOT_SIZE = 4_000, 2_000_000
 #: Quantiles it is ranked by: few, so that temperature is smooth and margins keep their order.
 _KNOTS = 11
-
 #: Streams of random numbers; each is a generator of its own, so that more rows change no others.
 _PILOT, _LABELS, _EASE, _NOISE, _HIDDEN = range(5)
 
@@ -56,13 +50,12 @@ class Simulated:
 
     Attributes
     ----------
-    logits : ndarray of shape (n, C), float32
-    labels : ndarray of shape (n,), int64
-    probabilities : ndarray of shape (n, C), float64
+    logits, labels : ndarray of shape (n, C) and (n,)
+    probabilities : ndarray of shape (n, C)
         The true chances of each class: labels were drawn from them.
-    temperature : ndarray of shape (n,), float64
+    temperature : ndarray of shape (n,)
         What the logits must be divided by so that the confidence is true.
-    visible_temperature : ndarray of shape (n,), float64
+    visible_temperature : ndarray of shape (n,)
         The same as far as logits can tell; another one only where the world has ``noise``.
     """
 
@@ -78,18 +71,10 @@ class Simulated:
         return len(self.labels)
 
     def expected(self, y_proba: object) -> dict[str, float]:
-        """Return metrics of probabilities, labels averaged out: what new labels give on average.
+        """Return metrics of calibrated probabilities of these logits, labels averaged out.
 
-        Parameters
-        ----------
-        y_proba : array-like of shape (n, C)
-            Calibrated probabilities of these logits.
-
-        Returns
-        -------
-        dict
-            ``accuracy``, ``top_label_bce``, ``nll`` and ``brier``, as fractions and in nats;
-            their means over labels are exact, only the choice of samples is left to chance.
+        ``accuracy``, ``top_label_bce``, ``nll`` and ``brier``, as fractions and in nats; their
+        means over labels are exact, only the choice of samples is left to chance.
 
         Examples
         --------
@@ -99,7 +84,7 @@ class Simulated:
         True
         """
         scored, right = self._scored(y_proba)
-        log_right, log_wrong = (_log(p) for p in (scored.confidence, scored.doubt))
+        log_right, log_wrong = _log(scored.confidence), _log(scored.doubt)
         nll, brier = np.empty(self.n), np.empty(self.n)
         for rows in row_blocks(scored.proba):
             given, true = scored.proba[rows], self.probabilities[rows]
@@ -117,12 +102,6 @@ class Simulated:
 
         The bins are those of :func:`smallcal.metrics.ece`, which measures the same with labels
         in place of the chances of being right, and so counts their noise as error too.
-
-        Parameters
-        ----------
-        y_proba : array-like of shape (n, C)
-            Calibrated probabilities of these logits.
-        bins : int
 
         Examples
         --------
@@ -213,14 +192,6 @@ class World:
         draw : int
             Another number draws other samples.
 
-        Returns
-        -------
-        Simulated
-
-        Examples
-        --------
-        >>> world = World(n_classes=10)
-        >>> calibration, test = world.draw(250), world.draw(2000, split="test")
         """
         whole_number(n, "n", least=1)
         whole_number(draw, "draw", most=MAX_SEED)
@@ -230,11 +201,14 @@ class World:
         left = 1 - _WEAKENING * severity
         scale, margins = _solved(self.n_classes, float(self.accuracy))
         sample = (*split.encode(), draw)
-        labels = _labels(_stream(_LABELS, *sample).random(n), self.n_classes)
+        uniform = _stream(_LABELS, *sample).random(n)
+        labels = (uniform * self.n_classes).astype(np.int64)
         ease = scale * np.exp(_SPREAD * _stream(_EASE, *sample).standard_normal(n))
         noise = _stream(_NOISE, self.seed, *sample).standard_normal((n, self.n_classes))
         scores = _evidence(left * ease, labels, noise)
-        difficulty = 1 - 2 * _rank(_margin(scores) / left, margins)
+        # The share of clean samples with smaller margins, without jumps.
+        rank = np.interp(_margin(scores) / left, margins, np.linspace(0, 1, _KNOTS))
+        difficulty = 1 - 2 * rank
         visible = self.temperature * np.exp(self.structure * difficulty) / left
         logits = (scores * visible[:, None]).astype(np.float32)
         luck = _stream(_HIDDEN, self.seed, *sample).random(n)
@@ -250,10 +224,6 @@ class World:
 
 def _stream(*key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([len(key), *key]))
-
-
-def _labels(uniform: FloatArray, n_classes: int) -> IntArray:
-    return (uniform * n_classes).astype(np.int64)
 
 
 def _evidence(ease: FloatArray, labels: IntArray, noise: FloatArray) -> FloatArray:
@@ -272,25 +242,18 @@ def _margin(scores: FloatArray) -> FloatArray:
     return np.asarray(first - second)
 
 
-def _rank(margin: FloatArray, sorted_margins: FloatArray) -> FloatArray:
-    """Return the share of clean samples with smaller margins, without jumps."""
-    return np.interp(margin, sorted_margins, np.linspace(0, 1, len(sorted_margins)))
-
-
 @cache
 def _solved(n_classes: int, accuracy: float) -> tuple[float, FloatArray]:
     """Return the ease that gives this accuracy, and quantiles of clean samples' margins."""
     low, high = math.log(1e-3), math.log(1e2)
     for _ in range(50):
         middle = (low + high) / 2
-        if _accuracy(math.exp(middle), n_classes) < accuracy:
-            low = middle
-        else:
-            high = middle
+        too_low = _accuracy(math.exp(middle), n_classes) < accuracy
+        low, high = (middle, high) if too_low else (low, middle)
     scale = math.exp(low)
     n = max(200, min(_PILOT_ROWS, _PILOT_SIZE // n_classes))
     rng = _stream(_PILOT, n_classes)
-    labels = _labels(rng.random(n), n_classes)
+    labels = (rng.random(n) * n_classes).astype(np.int64)
     ease = scale * np.exp(_SPREAD * rng.standard_normal(n))
     pilot = _margin(_evidence(ease, labels, rng.standard_normal((n, n_classes))))
     margins = np.quantile(pilot, np.linspace(0, 1, _KNOTS))

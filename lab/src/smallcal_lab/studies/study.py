@@ -7,35 +7,39 @@ can run in any order, anywhere, and again.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
+from smallcal import calibrators
 from smallcal._version import versions
-from smallcal.calibrators.catalogue import ALIASES, METHODS, true_name
-from smallcal.errors import FileError, InputError, did_you_mean
-from smallcal_lab.studies.asked import other_metrics, other_settings
+from smallcal.calibrators.catalogue import ALIASES, METHODS, settable_options, true_name
+from smallcal.data.checks import whole_number
+from smallcal.errors import FileError, InputError, choose, did_you_mean
+from smallcal.metrics import METRICS
+from smallcal.metrics.table import chosen_metrics
 from smallcal_lab.studies.collection import FILE_NAME, Cell, Collection
 from smallcal_lab.studies.frame import ALL
 
-#: Names that are the same file nowhere else, also where A and a are one.
-PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-
-#: What a study may need of a cell: how it is told, and what to write into the collection.
-NEEDS: Mapping[str, tuple[Callable[[Cell], bool], str]] = MappingProxyType(
-    {
-        "shift": (lambda cell: bool(cell.shifts), "[[cell.shift]]"),
-        "paired": (
-            lambda cell: any(shift.paired for shift in cell.shifts),
-            "[[cell.shift]] with paired = true",
-        ),
-    }
-)
+#: What a study may need of a cell, and what to write into the collection to have it.
+NEEDS = {"shift": "[[cell.shift]]", "paired": "[[cell.shift]] with paired = true"}
 
 #: Fields of a study that a run's manifest keeps as they are, beside entries and settings.
 _RECORDED = ("baseline", "metrics", "probe", "budgets", "draws", "n_boot")
+
+#: Settings that say how a probe and a table belong together, or that have an option of their own.
+_FIXED = ("control", "metrics")
+#: Metrics that a table cannot do without: they are measured whatever is asked for.
+_NEEDED = {"signal-to-noise": ("ece15", "top_label_bce")}
+#: Tables that rank by the first metric, the lowest value being the best.
+_RANKED = ("selector", "nested-k", "oracle-k", "heterogeneity")
+#: Least values of settings that are whole numbers.
+_LEAST = {"repeats": 1, "folds": 2, "n_null": 1, "bins": 2}
+#: Settings that name methods of the study.
+_LABELS = ("ours", "rivals", "gain_of", "raw", "fixed")
+_SELECTORS = ("repeat", "fold", "sample")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,26 @@ class Entry:
     def name(self) -> str:
         """The method's name; the label where none is given."""
         return self.method or self.label
+
+    def takes(self, name: str) -> bool:
+        """Whether its method has an option that the study does not vary itself."""
+        return name not in self.options and name in _options_of(self.name)
+
+    def having(self, name: str, value: Any) -> Entry:
+        """Return the entry with an option, or raise if the method cannot have it."""
+        options = {**self.options, name: value}
+        try:
+            calibrators.make(self.name, **options)._compose()
+        except InputError as error:
+            raise error.about(f"{name}={value} of {self.label}") from None
+        return replace(self, options=options)
+
+
+def _options_of(method: str) -> dict[str, Any]:
+    """Return the options that an entry of this method can have, with their defaults."""
+    params = calibrators.make(method).get_params()
+    known = settable_options(method).items()
+    return {name: value for name, value in known if name in params or "options" in params}
 
 
 @dataclass(frozen=True)
@@ -78,14 +102,14 @@ class Task:
 
 
 def file_name(key: str) -> str:
-    """Return a name for a file, whatever the key: others get other names.
+    """Return a name for a file, whatever the key: others get others, also where A and a are one.
 
     Examples
     --------
     >>> file_name("cifar10__vit__s0__n250__d1"), file_name("CIFAR/10")
     ('cifar10__vit__s0__n250__d1', 'cifar-10-1731a5d7d800eb1b')
     """
-    if PLAIN.fullmatch(key):
+    if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,99}", key):
         return key
     slug = re.sub(r"[^a-z0-9_]+", "-", key.lower())[:80].strip("-")
     return f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -104,14 +128,13 @@ class Study:
     baseline : str
         The label that differences are taken from.
     metrics : tuple of str
-    probe : str
-        Name in ``PROBES``: what is measured of each fit.
+    tables, probe : tuple of str, str
+        Names in ``TABLES`` and in ``PROBES``: how the rows become tables, and what is measured of
+        each fit.
     budgets : tuple of int
         Sizes of the calibration draws; 0 is the whole split.
     draws : int
         Draws at each budget; the whole split can be drawn in one way only.
-    tables : tuple of str
-        Names in ``TABLES``: how the rows become tables.
     n_boot : int
         Resamples behind each interval.
     settings : dict
@@ -174,8 +197,10 @@ class Study:
             raise InputError("draws must be at least 1, and budgets not negative")
         study = replace(self, **changed)
         if metrics is not None:
-            study = replace(study, **other_metrics(study, metrics))
-        return replace(study, **other_settings(study, settings)) if settings else study
+            study = study._measuring(metrics)
+        for name, value in (settings or {}).items():
+            study = study._with_setting(name, value)
+        return study
 
     def _entries(self, methods: tuple[str, ...]) -> tuple[Entry, ...]:
         """Return the entries of these labels or method names, the baseline always among them."""
@@ -191,6 +216,78 @@ class Study:
             chosen[entry.label] = known.get(entry.label, entry)
         return tuple(chosen.values())
 
+    def _measuring(self, names: Sequence[str]) -> Study:
+        """Return a study that measures these metrics instead."""
+        own = self.metrics or self.settings.get("metrics", ())
+        if not own or not set(own) <= set(METRICS):
+            raise InputError(
+                f"study {self.name!r} measures its own quantities: its metrics cannot be replaced"
+            )
+        chosen_metrics(names)
+        if METRICS[names[0]].better != "lower" and set(_RANKED) & set(self.tables):
+            raise InputError(
+                f"study {self.name!r} ranks by the lowest value of its first metric, and "
+                f"{names[0]} is better when higher: put another first"
+            )
+        needed = [name for table in self.tables for name in _NEEDED.get(table, ())]
+        metrics = tuple(dict.fromkeys([*names, *needed]))
+        if self.metrics:
+            return replace(self, metrics=metrics)
+        return replace(self, settings={**self.settings, "metrics": metrics})
+
+    def _with_setting(self, name: str, value: Any) -> Study:
+        """Return a study with one of its settings, or of its methods' options, changed.
+
+        An option goes to every method that takes it, except where the study gives an entry one of
+        its own: what a study varies stays varied.
+        """
+        takers: list[str] = []
+        changed: dict[str, Any] = {}
+        if name in self.settings and name not in _FIXED:
+            changed["settings"] = {**self.settings, name: self._checked(name, value)}
+        elif takers := [entry.label for entry in self.entries if entry.takes(name)]:
+            changed["entries"] = tuple(
+                entry.having(name, value) if entry.label in takers else entry
+                for entry in self.entries
+            )
+        elif own := [entry.label for entry in self.entries if name in entry.options]:
+            raise InputError.with_options(
+                f"study {self.name!r} varies {name} itself ({', '.join(own)}); choose among "
+                "them with --methods"
+            )
+        else:
+            known = offered(self)
+            advice = choose(name, sorted(known)) if known else "it has no settings"
+            raise InputError(
+                f"{name} is not a setting of study {self.name!r} or of its methods; {advice}"
+            )
+        return replace(self, **changed, given={**self.given, name: {"value": value, "of": takers}})
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """Return the value of a study's own setting, if it can be one."""
+        own = self.settings[name]
+        if isinstance(own, tuple):
+            value = tuple(value) if isinstance(value, list | tuple) else (value,)
+        several = value if isinstance(value, tuple) else (value,)
+        if name in _LEAST:
+            whole_number(value, name, least=_LEAST[name])
+        elif name == "loss":
+            chosen_metrics([value], lack="loss must be a metric; unknown")
+        for one in several:
+            if name in ("thresholds", "coverages"):
+                number = isinstance(one, int | float) and not isinstance(one, bool)
+                if not number or not math.isfinite(one) or not 0 < one <= 1:
+                    raise InputError(f"{name} must be shares above 0 and up to 1; got {one!r}")
+            elif name == "rules" and one not in _SELECTORS:
+                raise InputError(f"rules must be among {', '.join(_SELECTORS)}; got {one!r}")
+            elif name in _LABELS:
+                known = [entry.label for entry in self.entries]
+                # What was there stays, also if its method was not asked for.
+                if one not in (*known, *(own if isinstance(own, tuple) else (own,))):
+                    advice = choose(str(one), known)
+                    raise InputError(f"{name} must name methods of the study; {advice}")
+        return value
+
     @property
     def methods(self) -> dict[str, str]:
         """The method that each label stands for."""
@@ -198,16 +295,15 @@ class Study:
 
     def suits(self, cell: Cell) -> bool:
         """Whether a cell has what the study needs."""
-        return all(NEEDS[need][0](cell) for need in self.needs)
+        return all(_has(cell, need) for need in self.needs)
 
     def require(self, collection: Collection) -> None:
         """Raise unless at least one cell has what the study needs."""
         for need in self.needs:
-            has, entry = NEEDS[need]
-            if not any(map(has, collection.cells)):
+            if not any(_has(cell, need) for cell in collection.cells):
                 raise InputError(
                     f"study {self.name!r} needs shifted test sets, and no cell here has any of "
-                    f"them: add {entry} to {FILE_NAME}"
+                    f"them: add {NEEDS[need]} to {FILE_NAME}"
                 )
 
     def tasks(self, collection: Collection) -> tuple[Task, ...]:
@@ -216,12 +312,12 @@ class Study:
 
     def tasks_of(self, cells: Sequence[str]) -> tuple[Task, ...]:
         """Return the tasks of cells by name, which is all that a finished run keeps of them."""
-        found = []
-        for cell in cells:
-            for budget in self.budgets:
-                draws = 1 if budget == ALL else self.draws
-                found += [Task(cell, budget, draw) for draw in range(draws)]
-        return tuple(found)
+        return tuple(
+            Task(cell, budget, draw)
+            for cell in cells
+            for budget in self.budgets
+            for draw in range(1 if budget == ALL else self.draws)
+        )
 
     def configuration(self, collection: Collection) -> dict[str, Any]:
         """Return everything that the rows of a run depend on, for its manifest."""
@@ -240,15 +336,11 @@ class Study:
         entries = [
             {"label": e.label, "method": e.name, "options": dict(e.options)} for e in self.entries
         ]
-        settings = {key: _listed(value) for key, value in self.settings.items()}
-        kept = {name: _listed(getattr(self, name)) for name in _RECORDED}
-        found = {"name": self.name, "entries": entries, **kept, "settings": settings}
-        if self.given:  # so that runs without have the manifest that they had
-            found["set"] = {
-                name: {key: _listed(value) for key, value in what.items()}
-                for name, what in self.given.items()
-            }
-        return found
+        kept = {name: getattr(self, name) for name in _RECORDED}
+        found = {"name": self.name, "entries": entries, **kept, "settings": self.settings}
+        # Without what was set, runs have the manifest that they had.
+        document: dict[str, Any] = _listed({**found, "set": self.given} if self.given else found)
+        return document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
@@ -276,5 +368,45 @@ class Study:
             ) from None
 
 
-def _listed(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else value
+def _has(cell: Cell, need: str) -> bool:
+    return any(shift.paired or need == "shift" for shift in cell.shifts)
+
+
+def _listed(value: Any) -> Any:
+    """Return data with lists in place of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _listed(one) for key, one in value.items()}
+    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def offered(study: Study) -> dict[str, Any]:
+    """Return every name that can be set, with a value that shows its type.
+
+    Examples
+    --------
+    >>> from smallcal_lab.studies.catalogue import study_named
+    >>> offered(study_named("selector"))["folds"], offered(study_named("clean"))["n_groups"]
+    (5, 3)
+    """
+    found = {name: value for name, value in study.settings.items() if name not in _FIXED}
+    for entry in study.entries:
+        for name, value in _options_of(entry.name).items():
+            if found.get(name) is None:
+                found[name] = value
+    return found
+
+
+def given_text(given: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say what was set, and for which methods; nothing where nothing was.
+
+    Examples
+    --------
+    >>> given_text({"n_groups": {"value": 5, "of": ["srts-bce", "margin-k3"]}})
+    'Set: n_groups=5 (srts-bce, margin-k3).'
+    """
+    parts = []
+    for name, what in given.items():
+        value = what["value"]
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        parts.append(f"{name}={text}" + (f" ({', '.join(what['of'])})" if what["of"] else ""))
+    return f"Set: {'; '.join(parts)}." if parts else ""

@@ -16,8 +16,7 @@ from smallcal.io.atomic import atomic_path
 from smallcal.metrics import METRICS
 from smallcal.metrics.units import PERCENT, PLAIN, Unit, written
 from smallcal.statistics.interval import Better
-from smallcal_lab.studies.asked import given_text
-from smallcal_lab.studies.study import Study
+from smallcal_lab.studies.study import Study, given_text
 
 #: What tables are written as, beside the rows of a run.
 TABLE_FILES = ("tables.md", "tables.tex", "tables.json")
