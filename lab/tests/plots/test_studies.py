@@ -22,7 +22,7 @@ from smallcal.plots import forest_data, tips_of
 from smallcal_lab import plots
 from smallcal_lab.plots.curves import BASELINE
 from smallcal_lab.plots.figures import FIGURES, study_figures
-from smallcal_lab.plots.run import open_run
+from smallcal_lab.plots.given import open_run
 from smallcal_lab.statistics.nested import nested
 from smallcal_lab.studies import STUDIES, Outcome, import_folder, study_named
 from smallcal_lab.studies.frame import Frame

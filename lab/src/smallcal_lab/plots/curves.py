@@ -1,15 +1,17 @@
-"""Curves of a metric, method by method, with the numbers of the tables."""
+"""Curves of a metric, method by method: their numbers, those of the tables, and how they look."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
-from smallcal_lab.plots.run import Run
+from smallcal.plots import style
+from smallcal_lab.plots.given import Run
 from smallcal_lab.studies.frame import ALL, Frame
 from smallcal_lab.studies.tables.clean import (
     ENOUGH_MODELS,
@@ -22,8 +24,21 @@ from smallcal_lab.studies.tables.clean import (
 )
 from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
+#: The size of a figure with panels, in inches.
+PANELS = (6.8, 6.4)
+#: Verdicts under which a mark is drawn hollow.
+_OPEN = ("tie", "no interval")
+#: A difference so many times as large as the median method's leaves the scale.
+_FAR = 4.0
+#: Intervals of more methods than these are bars side by side, so many inches apart.
+_MOST_BANDS, _APART = 4, 0.06
+#: Room at the sides for the outermost of them, as a share of the width.
+_ROOM = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +75,9 @@ class Line:
         Where every model has as many seeds, it holds the baseline's value exactly in a tie.
         """
         own = np.array([verdict == BASELINE for verdict in self.verdict])
-        below = np.where(own, 0.0, self.low - self.difference)
-        above = np.where(own, 0.0, self.high - self.difference)
-        return self.value + below, self.value + above
-
-    @property
-    def reach(self) -> float:
-        """How far from zero the differences and their intervals lie at most."""
-        ends = np.abs([self.difference, self.low, self.high])
-        return float(np.nanmax(ends, initial=0.0))
+        ends = (np.where(own, 0.0, end - self.difference) for end in (self.low, self.high))
+        low, high = (self.value + end for end in ends)
+        return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +112,39 @@ class Curves:
     lines: tuple[Line, ...]
     models: tuple[str, ...]
     n_cells: int
-    left_out: tuple[str, ...] = ()
-    fitted: str = ""
-    intervals: str = ""
+    left_out: tuple[str, ...]
+    fitted: str
+    intervals: str
 
     def line(self, label: str) -> Line:
         """Return a method's line."""
         return next(line for line in self.lines if line.label == label)
 
+    @property
+    def about(self) -> str:
+        """What the numbers are of, and on how many samples the methods were fitted."""
+        n, cells = len(self.models), self.n_cells
+        text = self.models[0] if n == 1 else f"{n} models"
+        if cells > n:
+            text += f", {cells} {'seeds' if n == 1 else 'cells'}"
+        if self.left_out:
+            text += f" ({len(self.left_out)} left out)"
+        return "; ".join(filter(None, (text, self.fitted)))
+
+    def bars_text(self, mark: str) -> str:
+        """Say what the bars or bands of the differences are; that there are none, if so."""
+        if self.lines and all(np.isnan(line.low).all() for line in self.lines):
+            return "No intervals: each difference is of a single fit."
+        few = 1 < len(self.models) < ENOUGH_MODELS
+        return f"{mark}: {self.intervals}." + " Of so few models they are too narrow." * few
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
 
 def curves_of(
     run: Run,
-    x: FloatArray,
+    x: Iterable[float] = (),
     names: tuple[str, ...] = (),
     lines: tuple[Line, ...] = (),
     left_out: tuple[str, ...] = (),
@@ -126,7 +156,7 @@ def curves_of(
         run.metric,
         heading_of(run.metric),
         run.study.baseline,
-        x,
+        np.array(list(x), dtype=float),
         names,
         lines,
         models_in(run),
@@ -137,6 +167,16 @@ def curves_of(
     )
 
 
+def subject(run: Run, *more: str) -> str:
+    """Say what a figure without curves is of: models, cells, samples, and whatever else."""
+    return "; ".join([curves_of(run).about, *more])
+
+
+def models_in(run: Run) -> tuple[str, ...]:
+    """Return the models of a run as the tables call them."""
+    return tuple(f"{a} {b}" for (a, b), _ in run.frame.groups("dataset", "backbone"))
+
+
 def fitted_on(frame: Frame) -> str:
     """Say how many samples the fits had, and how many draws of them there are.
 
@@ -145,10 +185,9 @@ def fitted_on(frame: Frame) -> str:
     >>> fitted_on(Frame.of([{"budget": 250, "draw": draw} for draw in range(20)]))
     '20 draws of 250 samples'
     """
-    draws = len(frame.unique("draw"))
+    draws, sizes = len(frame.unique("draw")), frame.sizes
     if len(frame.unique("budget")) > 1:
         return f"{draws} draws of each budget" if draws > 1 else ""
-    sizes = frame.sizes
     if not sizes:
         return ""
     text = f"{sizes[0]:,} samples"
@@ -157,11 +196,6 @@ def fitted_on(frame: Frame) -> str:
     elif frame.unique("budget") == [ALL]:
         text = f"whole splits of {text}"
     return f"{draws} draws of {text}" if draws > 1 else f"fitted on {text}"
-
-
-def models_in(run: Run) -> tuple[str, ...]:
-    """Return the models of a run as the tables call them."""
-    return tuple(f"{a} {b}" for (a, b), _ in run.frame.groups("dataset", "backbone"))
 
 
 def lines_of(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
@@ -175,9 +209,16 @@ def line_of(
     run: Run, name: str, points: Sequence[tuple[Frame, str]], *, wins: bool = False
 ) -> Line:
     """Measure a line as the tables do: at each point, the rows of a part and a method's label."""
-    means = [mean_of(run, rows, label) for rows, label in points]
-    gaps, verdicts = zip(*(_gap(run, rows, label) for rows, label in points), strict=True)
-    won = [_wins(run, rows, label) if wins else None for rows, label in points]
+    study, metric = run.study, run.metric
+    means, gaps, won, verdicts = [], [], [], []
+    for rows, label in points:
+        means.append(number_of(rows.values(metric, label), metric))
+        rival = label != study.baseline
+        found = difference(rows, study, metric, label) if rival else None
+        gaps.append(shown(found, metric))
+        verdicts.append(verdict_on({metric: found}).partition(":")[0] if rival else BASELINE)
+        share = win_rate(rows, study, metric, label).value if rival and wins else math.nan
+        won.append(share)
     return Line(
         name,
         value=_floats(mean.value for mean in means),
@@ -185,99 +226,178 @@ def line_of(
         difference=_floats(gap.value for gap in gaps),
         low=_floats(gap.low for gap in gaps),
         high=_floats(gap.high for gap in gaps),
-        verdict=verdicts,
-        wins=_floats(won),
+        verdict=tuple(verdicts),
+        wins=np.array(won),
     )
-
-
-def mean_of(run: Run, rows: Frame, label: str) -> Number:
-    """Return a method's mean over cells and the spread over them."""
-    return number_of(rows.values(run.metric, label), run.metric)
-
-
-def _gap(run: Run, rows: Frame, label: str) -> tuple[Number, str]:
-    """Return a difference from the baseline, and the verdict on it."""
-    if label == run.study.baseline:
-        return Number(math.nan), BASELINE
-    found = difference(rows, run.study, run.metric, label)
-    return shown(found, run.metric), verdict_on({run.metric: found}).partition(":")[0]
-
-
-def _wins(run: Run, rows: Frame, label: str) -> float | None:
-    if label == run.study.baseline:
-        return None
-    return win_rate(rows, run.study, run.metric, label).value
 
 
 def _floats(values: Iterable[float | None]) -> FloatArray:
     return np.array([math.nan if value is None else value for value in values])
 
 
-def tip(curves: Curves, line: Line, i: int) -> str:
-    """Say what one mark stands for.
+def mean_at(frame: Frame, metric: str, label: str) -> float:
+    """Return the mean of a metric over cells in the units of the tables; NaN where it is not."""
+    return number_of(frame.values(metric, label), metric).value
 
-    Examples
-    --------
-    >>> numbers = np.array([[2.0], [0.5], [0.4], [0.1], [0.7]])
-    >>> line = Line("none", *numbers, ("worse",), wins=np.array([math.nan]))
-    >>> curves = Curves("nll", "log-loss x100", "ts-nll", np.ones(1), ("250",), (line,), ("a",), 1)
-    >>> tip(curves, line, 0)
-    'none, 250: log-loss x100 2.00 ±0.50; minus ts-nll +0.40 [+0.10, +0.70] (worse)'
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def looks_of(curves: Curves) -> dict[str, style.Look]:
+    """Return how each method is drawn: the baseline in the colour of the text."""
+    others = [line.label for line in curves.lines if line.label != curves.baseline]
+    looks = {curves.baseline: style.Look(style.INK, "o", "-")}
+    return looks | {label: style.look(i) for i, label in enumerate(others)}
+
+
+def draw_panels(
+    ax: Axes, curves: Curves, places: FloatArray, plot: str, *more: float
+) -> list[Axes]:
+    """Draw means and, in a panel below, differences from the baseline.
+
+    Returns that panel, and empty ones under it of these shares of the height of the first.
     """
+    gaps, *strips = _strips_under(ax, 0.75, *more)
+    draw_means(ax, curves, places, plot)
+    style.dress(ax, xlabel="", ylabel=curves.unit)
+    rivals = [line for line in curves.lines if line.label != curves.baseline]
+    bars = len(rivals) > _MOST_BANDS  # bands would cover each other
+    style.caption(ax, curves.about, curves.bars_text("Bars" if bars else "Bands"))
+    _name_lines(ax, curves)
+    _draw_gaps(gaps, curves, rivals, places, plot, bars=bars)
+    style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
+    return [gaps, *strips]
+
+
+def draw_means(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
+    """Draw the means of every method."""
+    for line in curves.lines:
+        width = 2.2 if line.label == curves.baseline else 1.4
+        _draw_line(ax, curves, line, (places, line.value), plot, linewidth=width, zorder=3)
+
+
+def _draw_line(
+    ax: Axes,
+    curves: Curves,
+    line: Line,
+    points: tuple[FloatArray, FloatArray],
+    plot: str,
+    *,
+    linewidth: float,
+    zorder: float = 2,
+    **how: Any,
+) -> None:
+    """Draw a method's line, and its marks, which are hollow where there is a tie."""
+    look, (x, y) = looks_of(curves)[line.label], points
+    ax.plot(x, y, **look.stroke, linewidth=linewidth, zorder=zorder, **how)
+    for hollow in (False, True):
+        chosen = np.flatnonzero([(verdict in _OPEN) == hollow for verdict in line.verdict])
+        if len(chosen):
+            tips = [tip(curves, line, i) for i in chosen.tolist()]
+            how |= {"hollow": hollow, "markersize": 5.5, "zorder": 4, "tips": tips}
+            name = f"{plot} {line.label} {'open' if hollow else ''}"
+            style.marks(ax, x[chosen], y[chosen], look, name=name, **how)
+
+
+def tip(curves: Curves, line: Line, i: int) -> str:
+    """Say what one mark stands for, as the tables write it."""
     digits = unit_of(curves.metric).digits
-    spread = None if math.isnan(line.spread[i]) else float(line.spread[i])
+    low, high, spread = (
+        None if math.isnan(values[i]) else float(values[i])
+        for values in (line.low, line.high, line.spread)
+    )
     text = f"{line.label}, {curves.names[i]}: {curves.unit} "
     text += Number(float(line.value[i]), spread, digits=digits).text()
     if line.verdict[i] == BASELINE:
         return f"{text} (baseline)"
-    low, high = (None if math.isnan(side) else float(side) for side in (line.low[i], line.high[i]))
     gap = Number(float(line.difference[i]), None, low, high, digits).text()
     text += f"; minus {curves.baseline} {gap} ({line.verdict[i]})"
     return text if math.isnan(line.wins[i]) else f"{text}; wins {line.wins[i]:.0f} %"
 
 
-def who(curves: Curves) -> str:
-    """Say what the numbers are of.
+def _draw_gaps(
+    ax: Axes,
+    curves: Curves,
+    rivals: Sequence[Line],
+    places: FloatArray,
+    plot: str,
+    *,
+    bars: bool,
+) -> None:
+    """Draw the differences from the baseline with their intervals, as bands or as bars.
 
-    Examples
-    --------
-    >>> who(Curves("nll", "nll", "none", np.empty(0), (), (), ("toy a", "toy b"), 4, ("toy c",)))
-    '2 models, 4 cells (1 left out)'
+    A method much further away than the others, as the uncalibrated model often is, leaves the
+    scale, which is said: it would press all others together.
     """
-    models = curves.models
-    text = models[0] if len(models) == 1 else f"{len(models)} models"
-    if curves.n_cells > len(models):
-        text += f", {curves.n_cells} {'seeds' if len(models) == 1 else 'cells'}"
-    return f"{text} ({len(curves.left_out)} left out)" if curves.left_out else text
+    from matplotlib.transforms import ScaledTranslation
+
+    ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)
+    inches = style.figure_of(ax).dpi_scale_trans
+    for i, line in enumerate(rivals):
+        look = looks_of(curves)[line.label]
+        beside = _APART * (i - (len(rivals) - 1) / 2) if bars else 0.0
+        at = ax.transData + ScaledTranslation(beside, 0, inches)
+        if bars:
+            ax.vlines(places, line.low, line.high, color=look.color, linewidth=1.2, transform=at)
+        else:
+            style.band(ax, places, line.low, line.high, look)
+        points = (places, line.difference)
+        _draw_line(ax, curves, line, points, plot, linewidth=0.8, transform=at)
+    ends = {line.label: np.array([line.difference, line.low, line.high]) for line in rivals}
+    reach = {label: float(np.nanmax(np.abs(own), initial=0)) for label, own in ends.items()}
+    limit = _FAR * float(np.median(list(reach.values()))) if reach else 0.0
+    far = [label for label, own in reach.items() if own > limit]
+    if far:
+        head(ax, f"off this scale: {', '.join(far)}")
+    near = [own for label, own in ends.items() if label not in far]
+    low, high = float(np.nanmin(near, initial=0)), float(np.nanmax(near, initial=0))
+    if high > low:
+        room = 0.08 * (high - low)
+        ax.set_ylim(low - room, high + room)
 
 
-def about(curves: Curves) -> str:
-    """Say what the numbers are of, and on how many samples the methods were fitted.
-
-    Examples
-    --------
-    >>> import dataclasses
-    >>> found = Curves("nll", "nll", "none", np.empty(0), (), (), ("toy a",), 1)
-    >>> about(dataclasses.replace(found, fitted="20 draws of 250 samples"))
-    'toy a; 20 draws of 250 samples'
-    """
-    return "; ".join(filter(None, (who(curves), curves.fitted)))
+def head(ax: Axes, text: str) -> None:
+    """Write something small over a panel."""
+    ax.set_title(style.literal(text), color=style.GREY, fontsize=style.SMALL, pad=2)
 
 
-def bars_text(curves: Curves, mark: str) -> str:
-    """Say what the bars or bands of the differences are; that there are none, if so."""
-    if curves.lines and all(np.isnan(line.low).all() for line in curves.lines):
-        return "No intervals: each difference is of a single fit."
-    few = 1 < len(curves.models) < ENOUGH_MODELS
-    return f"{mark}: {curves.intervals}." + " Of so few models they are too narrow." * few
+def _name_lines(ax: Axes, curves: Curves) -> None:
+    """Draw the legend beside the axes: each method, and what a hollow mark means."""
+    from matplotlib.lines import Line2D
+
+    looks = looks_of(curves)
+    handles = [Line2D([], [], **look._asdict()) for look in looks.values()]
+    names = [f"{name} (baseline)" if name == curves.baseline else name for name in looks]
+    handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
+    bare = any("no interval" in line.verdict for line in curves.lines)
+    names.append(f"tie with {curves.baseline}" + (",\nor no interval" if bare else ""))
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+    style.legend(ax, (handles, names), **place)
 
 
-def subject(run: Run, *more: str) -> str:
-    """Say what a figure without curves is of: models, cells, samples, and whatever else."""
-    curves = curves_of(run, np.empty(0))
-    return "; ".join(filter(None, (about(curves), *more)))
+def _strips_under(ax: Axes, *shares: float) -> list[Axes]:
+    """Return axes below others with the same horizontal axis; shares are of their height."""
+    spec = ax.get_subplotspec()
+    if spec is None:  # axes that were put somewhere by hand keep their place
+        tops = -np.cumsum([share + 0.12 for share in shares])
+        places = zip(tops, shares, strict=True)
+        strips = [ax.inset_axes((0, float(low), 1, share), sharex=ax) for low, share in places]
+    else:
+        grid = spec.subgridspec(1 + len(shares), 1, height_ratios=(1, *shares))
+        ax.set_subplotspec(grid[0])
+        strips = [ax.figure.add_subplot(grid[i], sharex=ax) for i in range(1, 1 + len(shares))]
+    for panel in (ax, *strips):
+        panel.margins(x=_ROOM)
+    for upper in (ax, *strips[:-1]):
+        upper.tick_params(labelbottom=False)
+    return strips
 
 
-def mean_at(frame: Frame, metric: str, label: str) -> float:
-    """Return the mean of a metric over cells in the units of the tables; NaN where it is not."""
-    return number_of(frame.values(metric, label), metric).value
+def beside(ax: Axes) -> Axes:
+    """Return axes to the right of others, which make room for them; theirs are their own."""
+    spec = ax.get_subplotspec()
+    if spec is None:  # axes that were put somewhere by hand keep their place
+        return ax.inset_axes((1.3, 0, 1, 1))
+    grid = spec.subgridspec(1, 2)
+    ax.set_subplotspec(grid[0])
+    return ax.figure.add_subplot(grid[1])

@@ -12,7 +12,6 @@ import numpy as np
 
 from smallcal.calibrators.catalogue import true_name
 from smallcal.errors import InputError
-from smallcal.plots.twins import documented
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.engine import Outcome, recorded
 from smallcal_lab.studies.frame import CLEAN, COLUMNS, FAILED, Frame, as_shown
@@ -29,10 +28,11 @@ RunLike: TypeAlias = (
     | tuple[Study, Frame]
     | tuple[Study, Outcome]
 )
+#: Columns to a value or a list of values.
+Where: TypeAlias = Mapping[str, Any] | None
 
-#: What columns must hold at least, and what the others are where they are not given.
+#: What columns must hold at least.
 _NEEDED = ("cell", "dataset", "backbone", "label", "metric", "value")
-_USUAL: Mapping[str, Any] = {"set": CLEAN}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,99 +52,60 @@ class Run:
         """The methods that were measured by it."""
         return self.frame.where(metric=self.metric).unique("label")
 
+    def only(self, **wanted: object) -> Run:
+        """Return the run with fewer rows."""
+        return replace(self, frame=self.frame.where(**wanted))
 
-@documented
+
 def open_run(
     run: RunLike,
     usual: str,
     *,
     metric: str | None = None,
     baseline: str | None = None,
-    where: Mapping[str, Any] | None = None,
+    where: Where = None,
 ) -> Run:
     """Return the rows of a run that are asked for, with a study of one metric.
 
-    Parameters
-    ----------
-    usual : str
-        The study that rows are taken to be of where nothing says so.
-
-    Raises
-    ------
-    InputError
-        If there are no such rows, or no such metric or baseline.
-
-    Examples
-    --------
-    >>> rows = {"cell": ["a"], "dataset": ["toy"], "backbone": ["mlp"], "label": ["tva-ts"],
-    ...         "metric": ["nll"], "value": [0.5]}
-    >>> open_run(rows, "budget").metric
-    'nll'
+    ``usual`` is the study that rows are taken to be of where nothing says so.
     """
-    study, frame = _opened(run, usual)
-    frame = _only(_as_asked(study, frame), where or {})
-    there = frame.unique("metric")
-    chosen = metric if metric is not None else next(iter(frame.measured(study.metrics)), FAILED)
-    require_one_of("metric", chosen, there)
+    opened = open_rows(run, usual, where=where)
+    frame, study = opened.frame, opened.study
+    measured = frame.measured(study.metrics)
+    chosen = metric if metric is not None else next(iter(measured), FAILED)
+    require_one_of("metric", chosen, frame.unique("metric"))
     labels = frame.where(metric=chosen).unique("label")
     base = name_in(labels, study.baseline if baseline is None else baseline)
     require_one_of("baseline", base, labels)
     return Run(replace(study, metrics=(chosen,), baseline=base), frame)
 
 
-@documented
-def open_rows(run: RunLike, usual: str, *, where: Mapping[str, Any] | None = None) -> Run:
+def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
     """Return the rows of a run that are asked for, for a figure without metric and baseline.
 
-    Parameters
-    ----------
-    usual : str
-        The study that rows are taken to be of where nothing says so.
-
-    Raises
-    ------
-    InputError
-        If there are no such rows.
-
-    Examples
-    --------
-    >>> rows = {"cell": ["a"], "dataset": ["toy"], "backbone": ["mlp"], "label": ["margin-k3"],
-    ...         "metric": ["flow_0_to_0"], "value": [0.5]}
-    >>> len(open_rows(rows, "risk-flow").frame)
-    1
+    ``usual`` is the study that rows are taken to be of where nothing says so.
     """
-    study, frame = _opened(run, usual)
-    frame = _only(_as_asked(study, frame), where or {})
+    study: Study | None = None
+    given: object = run
+    if isinstance(given, str | os.PathLike):
+        study, given = recorded(Path(given))
+    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Study):
+        study, given = given
+    elif isinstance(given, Mapping):
+        given = _frame_of(given)
+    frame = given.frame if isinstance(given, Outcome) else given
+    if not isinstance(frame, Frame):
+        raise InputError(
+            "run must be a run's folder, its rows (outcome.frame), columns by name, or "
+            f"(study, rows); got {type(run).__name__}"
+        )
+    study = study_named(usual) if study is None else study
+    known = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
+    frame = _chosen(as_shown(known, study.budgets), where or {})
     return Run(replace(study, metrics=study.metrics or (frame.unique("metric")[0],)), frame)
 
 
-def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
-    """Raise unless a name is among those that were measured."""
-    names = list(there)
-    if name not in names:
-        raise InputError(
-            f"{what} {name!r} was not measured in this run; it has {', '.join(names) or 'nothing'}"
-        )
-
-
-def _opened(run: RunLike, usual: str) -> tuple[Study, Frame]:
-    if isinstance(run, str | os.PathLike):
-        return recorded(Path(run))
-    if isinstance(run, tuple) and len(run) == 2 and isinstance(run[0], Study):
-        return run[0], _opened(run[1], usual)[1]
-    if isinstance(run, Outcome):
-        return study_named(usual), run.frame
-    if isinstance(run, Frame):
-        return study_named(usual), run
-    if isinstance(run, Mapping):
-        return study_named(usual), _frame(run)
-    raise InputError(
-        "run must be a run's folder, its rows (outcome.frame), columns by name, or "
-        f"(study, rows); got {type(run).__name__}"
-    )
-
-
-def _frame(columns: Mapping[str, Any]) -> Frame:
+def _frame_of(columns: Mapping[str, Any]) -> Frame:
     """Make a frame of columns; what is not given is empty, and the set is the clean one."""
     unknown = [str(name) for name in columns if name not in COLUMNS]
     missing = [name for name in _NEEDED if name not in columns]
@@ -156,23 +117,16 @@ def _frame(columns: Mapping[str, Any]) -> Frame:
     if len(set(sizes.values())) != 1:
         raise InputError(f"the columns of run differ in length: {sizes}")
     rows = zip(*lists.values(), strict=True)
-    return Frame.of([{**_USUAL, **dict(zip(lists, row, strict=True))} for row in rows])
+    return Frame.of([{"set": CLEAN, **dict(zip(lists, row, strict=True))} for row in rows])
 
 
-def _as_asked(study: Study, frame: Frame) -> Frame:
-    """Return the rows of what did not fail, as the tables show them."""
-    known = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
-    return as_shown(known, study.budgets)
-
-
-def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
+def _chosen(frame: Frame, where: Mapping[str, Any]) -> Frame:
     for name in where:
         if name not in COLUMNS:
             raise InputError(f"where names {name!r}; the columns are {', '.join(COLUMNS)}")
-    names, there = where.get("label"), frame.unique("label")
-    if isinstance(names, str):
-        where = {**where, "label": name_in(there, names)}
-    elif isinstance(names, list | tuple | set | frozenset):
+    if "label" in where:
+        names, there = where["label"], frame.unique("label")
+        names = [names] if isinstance(names, str) else names
         where = {**where, "label": [name_in(there, name) for name in names]}
     kept = frame.where(**where)
     if not len(kept):
@@ -180,17 +134,34 @@ def _only(frame: Frame, where: Mapping[str, Any]) -> Frame:
     return kept
 
 
+def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
+    """Raise unless a name is among those that were measured."""
+    names = list(there)
+    if name not in names:
+        raise InputError(
+            f"{what} {name!r} was not measured in this run; it has {', '.join(names) or 'nothing'}"
+        )
+
+
 def name_in(labels: Collection[str], name: str) -> str:
     """Return the label that a name such as ``default`` has among those of a run."""
     return name if name in labels else true_name(name)
 
 
+def label_with(run: Run, metric: str, method: str | None, *, of: str) -> str:
+    """Return the method that is asked for, or the first that has a metric; ``of`` for errors."""
+    there = run.frame.where(metric=metric).unique("label")
+    label = method if method is not None else next(iter(there), run.study.baseline)
+    require_one_of(of, label, there)
+    return label
+
+
 def clean(run: Run) -> Run:
     """Return the run on clean samples alone."""
-    frame = run.frame.where(set=CLEAN)
-    if not len(frame):
+    found = run.only(set=CLEAN)
+    if not len(found.frame):
         raise InputError("run has shifted sets only; this plot is of clean samples")
-    return replace(run, frame=frame)
+    return found
 
 
 def one_budget(run: Run) -> Run:
@@ -211,43 +182,30 @@ def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
     and fall with who is in them. So of budgets, cells are kept that have all methods at all
     budgets; of severities, the corruptions of a cell that have all methods at all severities.
     """
-    frame = run.frame
-    rows = frame.where(metric=run.metric)
+    rows = run.frame.where(metric=run.metric)
     unit: tuple[str, ...] = ("cell",)
     if along == "severity":
         rows, unit = shifted_rows(rows), ("cell", "set")
+    points = {
+        (place, label)
+        for place in rows.unique(along)
+        for label in rows.unique("label")
+        if along != "label" or place == label
+    }
     seen: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    labels = rows.unique("label")
-    points = {(place, label) for place in rows.unique(along) for label in labels}
-    if along == "label":
-        points = {(label, label) for label in labels}
     columns = (*unit, along, "label", "value")
     for *key, place, label, value in zip(*(rows[c].tolist() for c in columns), strict=True):
-        there = seen.setdefault(tuple(key), set())
-        if np.isfinite(value):
-            there.add((place, label))
+        seen.setdefault(tuple(key), set()).update([(place, label)] if np.isfinite(value) else ())
     full = {key for key, there in seen.items() if there == points}
-    left_out = tuple(" ".join(map(str, key)) for key in seen if key not in full)
     if not full:
         raise InputError(
             f"nothing was measured with every method at every {along}: choose fewer of them, for "
             "instance where={'label': [...]}"
         )
-    return replace(run, frame=_of_units(frame, unit, full)), left_out
-
-
-def _of_units(frame: Frame, unit: tuple[str, ...], full: set[tuple[Any, ...]]) -> Frame:
-    """Return the rows of these cells; of these sets, and the clean one, where sets are named."""
-    if len(unit) == 2:
-        full = full | {(cell, CLEAN) for cell, _ in full}
-    keys = zip(*(frame[name].tolist() for name in unit), strict=True)
+    left_out = tuple(" ".join(map(str, key)) for key in seen if key not in full)
+    if along == "severity":
+        full |= {(cell, CLEAN) for cell, _ in full}
+    keys = zip(*(run.frame[name].tolist() for name in unit), strict=True)
     keep = np.array([key in full for key in keys], dtype=bool)
-    return Frame({name: column[keep] for name, column in frame.columns.items()})
-
-
-def label_with(run: Run, metric: str, method: str | None, *, of: str) -> str:
-    """Return the method that is asked for, or the first that has a metric; ``of`` for errors."""
-    there = run.frame.where(metric=metric).unique("label")
-    label = method if method is not None else next(iter(there), run.study.baseline)
-    require_one_of(of, label, there)
-    return label
+    kept = Frame({name: column[keep] for name, column in run.frame.columns.items()})
+    return replace(run, frame=kept), left_out
