@@ -202,7 +202,7 @@ class TestMissing:
 
         monkeypatch.setattr(downloads.importlib, "import_module", broken)
         with pytest.raises(MissingExtraError, match=r"nms does not exist.*builds that match"):
-            downloads.library("timm", "vision", "timm:resnet18")
+            downloads.library("timm", "timm:resnet18")
 
 
 class TestTorchvision:

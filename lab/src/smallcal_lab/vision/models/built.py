@@ -13,7 +13,6 @@ from smallcal_lab.vision.models.model import InputSpec, VisionModel
 from smallcal_lab.vision.models.preprocess import Preprocess
 from smallcal_lab.vision.models.source import Order, changed
 from smallcal_lab.vision.models.weights import (
-    Weights,
     bare_name,
     compare,
     fingerprint,
@@ -42,19 +41,9 @@ class Logits(nn.Module):
 class Built:
     """What a library gave.
 
-    Attributes
-    ----------
-    module : torch.nn.Module
-        From a batch to logits.
-    input : InputSpec
-    preprocess : callable, or None
-        The library's own; where it has none, the plain one serves.
-    class_names : tuple of str
-    untrained : bool
-        Whether weights are random, as far as is known.
-    translate : callable, optional
-        From the tensors of a file, by name, to those of the module, where its library
-        has changed names or adapts sizes.
+    ``preprocess`` is the library's own; where it has none, the plain one serves. ``untrained`` says
+    whether weights are random, as far as is known. ``translate`` goes from the tensors of a file to
+    those of the module, where its library has changed names or adapts sizes.
     """
 
     module: nn.Module
@@ -63,6 +52,28 @@ class Built:
     class_names: tuple[str, ...] = ()
     untrained: bool = False
     translate: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None
+
+
+Builder = Callable[[Order], Built]
+
+
+def with_features(
+    run: Callable[[Tensor], Any], head: nn.Module, batch: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return logits of a batch, and what a layer saw of it as n x d."""
+    seen: list[Tensor] = []
+    # The hook is there for this call only: a copy, a pickle or DDP must not find it.
+    hook = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        logits = logits_of(run(batch))
+    finally:
+        hook.remove()
+    if not seen or seen[-1].ndim < 2 or len(seen[-1]) != len(logits):
+        return logits, None
+    found = seen[-1]
+    if isinstance(head, nn.Conv2d):
+        return logits, found.flatten(2).mean(2)
+    return logits, found if found.ndim == 2 else found.flatten(1, -2).mean(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,34 +85,13 @@ class Outputs:
 
     def __call__(self, batch: Tensor) -> tuple[Tensor, Tensor | None]:
         """Run the model as one that is not trained now."""
-        seen: list[Tensor] = []
-
-        def keep(_: nn.Module, args: tuple[Any, ...]) -> None:
-            seen.append(args[0])
-
-        # The hook is there for this call only: a copy, a pickle or DDP must not find it.
-        hook = self.head.register_forward_pre_hook(keep) if self.head is not None else None
-        try:
-            with evaluating(self.module):
-                logits = logits_of(self.module(batch))
-        finally:
-            if hook is not None:
-                hook.remove()
-        return logits, flat_features(seen[-1], self.head, len(logits)) if seen else None
+        with evaluating(self.module):
+            if self.head is None:
+                return logits_of(self.module(batch)), None
+            return with_features(self.module, self.head, batch)
 
 
-def flat_features(seen: Tensor, head: nn.Module | None, n: int) -> Tensor | None:
-    """Return features as n x d; where the last layer sees places or tokens, their mean."""
-    if seen.ndim < 2 or len(seen) != n:
-        return None
-    if seen.ndim == 2:
-        return seen
-    if isinstance(head, nn.Conv2d):
-        return seen.flatten(2).mean(2)
-    return seen.flatten(1, -2).mean(1)
-
-
-def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
+def finish(build: Builder, order: Order) -> VisionModel:
     """Build a network, load the checkpoint that was named, and look at what comes out."""
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
@@ -109,8 +99,11 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     built, classes = looked_at(order, build)
     left = False
     if weights:
-        built, classes = _same_classes(order, build, weights, (built, classes))
-        if built.translate and not compare(built.module, weights, new=order.classes).good:
+        name, head = head_of(built.module, classes)
+        rows = weights.rows(bare_name(built.module, name)) if head is not None else None
+        if order.classes is None and rows not in (None, classes):  # as many as the file has
+            built, classes = looked_at(replace(order, classes=rows), build)
+        if built.translate and compare(built.module, weights, new=order.classes).wrong:
             weights = replace(weights, state=built.translate(weights.state))
         left = load_into(built.module, weights, order.source, new=order.classes)
     if order.classes not in (None, classes):
@@ -137,49 +130,31 @@ def finish(build: Callable[[Order], Built], order: Order) -> VisionModel:
     )
 
 
-def looked_at(order: Order, build: Callable[[Order], Built]) -> tuple[Built, int]:
-    """Build; show it one grey image; return it with its number of columns."""
+def looked_at(order: Order, build: Builder) -> tuple[Built, int]:
+    """Build; show it two grey images; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
-    said, classes = _columns(built, order.source)
-    if not isinstance(said, Tensor):
-        built = replace(built, module=Logits(built.module))
-    return built, classes
-
-
-def _same_classes(
-    order: Order, build: Callable[[Order], Built], weights: Weights, now: tuple[Built, int]
-) -> tuple[Built, int]:
-    """Build again with as many classes as the checkpoint has, unless their number was said."""
-    built, classes = now
-    name, head = head_of(built.module, classes)
-    rows = weights.rows(bare_name(built.module, name)) if head is not None else None
-    if order.classes is not None or rows in (None, classes):
-        return now
-    return looked_at(replace(order, classes=rows), build)
-
-
-def _columns(built: Built, source: str) -> tuple[Any, int]:
-    """Return what the network says of grey images, and the columns of its logits."""
-    batch = torch.full((2, 3, *built.input.size), 0.5, device=device_of(built.module))
+    height, width = built.input.size
+    batch = torch.full((2, 3, height, width), 0.5, device=device_of(built.module))
     try:
         with evaluating(built.module):
             said = built.module(batch)
             shape = tuple(logits_of(said).shape)
     except InputError as error:
-        raise error.about(source) from None
-    # What the network's own code raises when images do not fit it.
-    except (RuntimeError, AssertionError, ValueError, TypeError, LookupError) as error:
+        raise error.about(order.source) from None
+    except Exception as error:  # what the network's own code raises when images do not fit it
         raise InputError(
-            f"{source} cannot take images of {built.input.size[0]} x {built.input.size[1]}: "
+            f"{order.source} cannot take images of {height} x {width}: "
             f"{type(error).__name__}: {one_line(error)[:200]}"
         ) from error
     if len(shape) != 2 or shape[0] != 2 or shape[1] < 2:
         raise InputError(
-            f"{source} must give one row of logits for each image, of two classes at least; for 2 "
-            f"images it gives {shape}"
+            f"{order.source} must give one row of logits for each image, of two classes at least; "
+            f"for 2 images it gives {shape}"
         )
-    return said, shape[1]
+    if not isinstance(said, Tensor):
+        built = replace(built, module=Logits(built.module))
+    return built, shape[1]
 
 
 def head_of(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:

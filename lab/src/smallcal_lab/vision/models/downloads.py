@@ -30,22 +30,20 @@ PATIENCE = 8
 #: Seconds without a byte after which a download has failed.
 _STALLED = 60
 
+#: How weights are given by hand, in Python and on the command line.
+BY_HAND = ("pass the weights as checkpoint=FILE", "give the weights by --checkpoint FILE")
 
-def library(name: str, extra: str, source: str) -> Any:
+
+def library(name: str, source: str) -> Any:
     """Import the library of a kind of models, or say what to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in ("", name):  # it is there, and what it needs is not
-            raise MissingExtraError(
-                f"opening {source}: {name} needs the package '{missing}': pip install {missing}"
-            ) from None
-        if extra:
-            of = "smallcal-lab" if extra == "vision" else "smallcal"
-            raise missing_extra(name, extra, f"opening {source}", of) from None
+        if name == "timm" and error.name in (None, "timm"):
+            raise missing_extra(name, "vision", f"opening {source}", "smallcal-lab") from None
+        package = (error.name or name).partition(".")[0]
         raise MissingExtraError(
-            f"opening {source} needs the package '{name}': pip install {name}"
+            f"opening {source} needs the package '{package}': pip install {package}"
         ) from None
     except (RuntimeError, OSError) as error:  # builds of torch and torchvision that do not match
         raise MissingExtraError(
@@ -70,38 +68,14 @@ def reach(url: str) -> str:
         return f"{urlsplit(url).hostname} cannot be reached ({one_line(reason)[:80]})"
 
 
-def hub_url() -> str:
-    """Return the address of the hub that timm and transformers load from."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    return str(constants.ENDPOINT)
-
-
-def hub_folder() -> str:
-    """Return the folder that these keep weights in."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    return str(constants.HF_HUB_CACHE)
-
-
-def hub_offline() -> str:
-    """Return why the hub cannot be asked, or nothing."""
+def require_hub(source: str, what: str, *, instead: str = "") -> None:
+    """Raise unless the hub, which has what the cache has not, can be asked."""
+    constants = importlib.import_module("huggingface_hub.constants")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return f"{name} is set"
-    return reach(hub_url())
-
-
-#: How weights are given by hand, in Python and on the command line.
-BY_HAND = ("pass the weights as checkpoint=FILE", "give the weights by --checkpoint FILE")
-
-
-def absent(source: str, what: str, folder: object, why: str, *, instead: str = "") -> FileError:
-    """Build the error for weights that are neither here nor to be had."""
-    return FileError(
-        f"{source}: {what} is not in the cache {folder}, and {why}: fetch it there on a machine "
-        "with network and copy that folder, or ",
-        python=instead or BY_HAND[0],
-        shell=instead or BY_HAND[1],
-    )
+            raise _absent(source, what, constants.HF_HUB_CACHE, f"{name} is set", instead)
+    if why := reach(str(constants.ENDPOINT)):
+        raise _absent(source, what, constants.HF_HUB_CACHE, why, instead)
 
 
 def require_address(source: str, url: str) -> None:
@@ -109,7 +83,16 @@ def require_address(source: str, url: str) -> None:
     folder = Path(torch.hub.get_dir()) / "checkpoints"
     file = folder / urlsplit(url).path.rpartition("/")[2]
     if not file.exists() and (why := reach(url)):
-        raise absent(source, file.name, folder, why)
+        raise _absent(source, file.name, folder, why)
+
+
+def _absent(source: str, what: str, folder: object, why: str, instead: str = "") -> FileError:
+    return FileError(
+        f"{source}: {what} is not in the cache {folder}, and {why}: fetch it there on a machine "
+        "with network and copy that folder, or ",
+        python=instead or BY_HAND[0],
+        shell=instead or BY_HAND[1],
+    )
 
 
 def headless(source: str, what: str) -> InputError:

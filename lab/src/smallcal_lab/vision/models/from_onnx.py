@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,7 @@ from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose, missing_file, needing
 from smallcal.io.paths import file_sha256
 from smallcal_lab.vision.models.model import InputSpec, VisionModel
-from smallcal_lab.vision.models.preprocess import Preprocess
-from smallcal_lab.vision.models.processor import processor_input
+from smallcal_lab.vision.models.preprocess import Preprocess, processor_input
 from smallcal_lab.vision.models.source import Order, changed, spec_of
 
 #: Where a file says what its network sees: JSON with the fields of InputSpec.
@@ -23,19 +23,9 @@ INPUT_KEY = "smallcal.input"
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
-#: What a row of probabilities sums to, within.
-_ONE = 1e-4
-
 
 class Session:
-    """A network and how it is called.
-
-    Parameters
-    ----------
-    file : Path
-    options : mapping
-        ``logits`` and ``features`` may name outputs.
-    """
+    """A network and how it is called; ``options`` may name its ``logits`` and ``features``."""
 
     def __init__(self, file: Path, options: Mapping[str, Any]) -> None:
         self.file = file
@@ -86,12 +76,9 @@ class Session:
             # A network for a fixed number of images gets as many, and the copies are left out.
             full = np.concatenate([part, part[:1].repeat(step - len(part), axis=0)])
             said = self.session.run(names, {self.input: full})
-            parts.append([one[: len(part)] if np.ndim(one) else one for one in said])
+            parts.append([np.atleast_1d(one)[: len(part)] for one in said])
         joined = zip(*parts, strict=True)
-        return {
-            name: np.concatenate(one) if np.ndim(one[0]) else one[0]
-            for name, one in zip(names, joined, strict=True)
-        }
+        return {name: np.concatenate(one) for name, one in zip(names, joined, strict=True)}
 
     def __call__(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Return logits and features of a batch."""
@@ -124,7 +111,7 @@ class Session:
                     f"gives {shown}; write ?{what}=NAME, of one with two dimensions"
                 )
         logits = said[self.names["logits"]]
-        if (logits >= 0).all() and (abs(logits.sum(axis=1) - 1) < _ONE).all():
+        if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-4):
             raise InputError(
                 f"onnx:{self.file}: {self.names['logits']} are probabilities, not logits; export "
                 "the network without its softmax"
@@ -145,13 +132,17 @@ def open_onnx(order: Order) -> VisionModel:
     classes = session.look(spec)
     if order.classes not in (None, classes):
         raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
+    # Large weights lie beside the file.
+    beside = [file.with_name(file.name + end) for end in (".data", "_data")]
+    digests = [file_sha256(one) for one in (file, *beside) if one.is_file()]
+    several = hashlib.sha256("".join(digests).encode()).hexdigest()
     return VisionModel(
         source=order.source,
         name=order.name.removesuffix(".onnx"),
         classes=classes,
         preprocess=Preprocess(spec),
         outputs=session,
-        fingerprint=_fingerprint(file),
+        fingerprint=digests[0] if len(digests) == 1 else several,
         input=spec,
     )
 
@@ -161,7 +152,8 @@ def _input(order: Order, file: Path, session: Session) -> InputSpec:
     said = session.session.get_modelmeta().custom_metadata_map.get(INPUT_KEY)
     beside = file.with_name("preprocessor_config.json")
     if said is not None:
-        spec = spec_of(_json(said, f"{order.source}, {INPUT_KEY}"), f"{order.source}, {INPUT_KEY}")
+        where = f"{order.source}, {INPUT_KEY}"
+        spec = spec_of(_json(said, where), where)
     elif beside.is_file():
         spec = processor_input(_json(beside.read_bytes(), str(beside)), order.source)
     elif "mean" in order.input and "std" in order.input and (session.size or "size" in order.input):
@@ -178,7 +170,7 @@ def _input(order: Order, file: Path, session: Session) -> InputSpec:
     return spec
 
 
-def _json(text: str | bytes, where: str) -> Any:
+def _json(text: str | bytes, where: str) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -186,14 +178,3 @@ def _json(text: str | bytes, where: str) -> Any:
     if not isinstance(found, dict):
         raise FileError(f"{where} must be a JSON object")
     return found
-
-
-def _fingerprint(file: Path) -> str:
-    """Return the SHA-256 of the file, or of several where large weights lie beside it."""
-    beside = [file.with_name(file.name + end) for end in (".data", "_data")]
-    digests = [file_sha256(one) for one in (file, *beside) if one.is_file()]
-    if len(digests) == 1:
-        return digests[0]
-    import hashlib
-
-    return hashlib.sha256("".join(digests).encode()).hexdigest()

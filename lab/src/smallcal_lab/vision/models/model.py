@@ -87,25 +87,17 @@ class VisionModel:
     @property
     def device(self) -> str:
         """Where batches must be, as torch calls it: ``cpu``, ``cuda:0``, ..."""
-        if self.module is None:
-            return "cpu"
-        return str(device_of(self.module))
+        return "cpu" if self.module is None else str(device_of(self.module))
 
     def to(self, device: str) -> VisionModel:
         """Move the weights to a device, and return this model."""
-        if self.module is not None:
-            move(self.module, device)
-        elif hasattr(self.outputs, "to"):
-            self.outputs.to(device)
+        moved = self.outputs if self.module is None else self.module
+        try:
+            if hasattr(moved, "to"):
+                moved.to(device)
+        except (RuntimeError, AssertionError) as error:  # what torch raises without a GPU
+            raise InputError(f"cannot use the device {device!r}: {one_line(error)[:200]}") from None
         return self
 
     def __repr__(self) -> str:
         return f"<VisionModel {self.source}: {self.classes:,} classes>"
-
-
-def move(module: Any, device: str) -> None:
-    """Move a module to a device; one that is not there is one line."""
-    try:
-        module.to(device)
-    except (RuntimeError, AssertionError) as error:  # what torch raises without a GPU or its driver
-        raise InputError(f"cannot use the device {device!r}: {one_line(error)[:200]}") from None

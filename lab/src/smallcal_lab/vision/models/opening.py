@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -11,40 +11,17 @@ from typing import Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose
-from smallcal_lab.vision.models.built import Built
-from smallcal_lab.vision.models.from_factory import build_factory
-from smallcal_lab.vision.models.from_hf import build_hf
 from smallcal_lab.vision.models.from_onnx import open_onnx
-from smallcal_lab.vision.models.from_timm import build_timm
-from smallcal_lab.vision.models.from_torchvision import build_torchvision
-from smallcal_lab.vision.models.model import VisionModel
-from smallcal_lab.vision.models.source import (
-    CODE,
-    Order,
-    checkpoint_of,
-    split_options,
-    split_source,
+from smallcal_lab.vision.models.libraries import (
+    build_factory,
+    build_hf,
+    build_timm,
+    build_torchvision,
 )
+from smallcal_lab.vision.models.model import VisionModel
+from smallcal_lab.vision.models.source import CODE, INPUT, Order, checkpoint_of, split_source
 from smallcal_lab.vision.models.temperature_head import open_headed
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
-
-__all__ = ["KINDS", "open_model"]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How a kind of model is opened.
-
-    Attributes
-    ----------
-    place : str
-        What stands behind the colon.
-    open : callable
-        From what was asked for to the model.
-    """
-
-    place: str
-    open: Callable[[Order], VisionModel]
 
 
 def _open_checkpoint(order: Order) -> VisionModel:
@@ -61,7 +38,7 @@ def _open_checkpoint(order: Order) -> VisionModel:
         )
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
         raise FileError(f"{file} is damaged: its options must have names")
-    own = {f"input.{name}": value for name, value in order.input.items()} | order.options
+    own = {f"{INPUT}{name}": value for name, value in order.input.items()} | order.options
     code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
     try:
         kind, inner = _order(source, {**options, **own})
@@ -73,25 +50,20 @@ def _open_checkpoint(order: Order) -> VisionModel:
             f"{file} needs the code of {one_line(source)}, and code that only a file names is "
             f"never imported; if you trust it, write {one_line(checkpoint_of(file, source))}"
         )
-    inner = replace(inner, classes=classes, checkpoint=file)
-    model = KINDS[kind].open(inner)
+    model = KINDS[kind](replace(inner, classes=classes, checkpoint=file))
     if model.untrained and order.classes is None:
         raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
     return replace(model, source=order.source)
 
 
-def _built_by(build: Callable[[Order], Built]) -> Callable[[Order], VisionModel]:
-    return partial(open_headed, build)
-
-
 #: What can be opened.
-KINDS = {
-    "timm": Kind("NAME", _built_by(build_timm)),
-    "hf": Kind("NAME_OR_DIR", _built_by(build_hf)),
-    "torchvision": Kind("NAME", _built_by(build_torchvision)),
-    "onnx": Kind("FILE", open_onnx),
-    "torch": Kind("package.module:factory", _built_by(build_factory)),
-    "checkpoint": Kind("FILE", _open_checkpoint),
+KINDS: dict[str, Callable[[Order], VisionModel]] = {
+    "timm": partial(open_headed, build_timm),
+    "hf": partial(open_headed, build_hf),
+    "torchvision": partial(open_headed, build_torchvision),
+    "onnx": open_onnx,
+    "torch": partial(open_headed, build_factory),
+    "checkpoint": _open_checkpoint,
 }
 
 
@@ -161,13 +133,10 @@ def open_model(
     smallcal.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
     """
     kind, order = _order(source, options or {})
-    order = replace(
-        order,
-        classes=_classes(classes),
-        pretrained=pretrained,
-        checkpoint=Path(checkpoint) if checkpoint is not None else None,
+    file = Path(checkpoint) if checkpoint is not None else None
+    return KINDS[kind](
+        replace(order, classes=_classes(classes), pretrained=pretrained, checkpoint=file)
     )
-    return KINDS[kind].open(order)
 
 
 def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
@@ -175,9 +144,11 @@ def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
     kind, place, written = split_source(source)
     if kind not in KINDS:
         raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
-    if not place:
-        raise InputError(f"the model's name is missing: write {kind}:{KINDS[kind].place}")
-    network, seen = split_options({**written, **options})
+    if not place and kind != CODE:
+        raise InputError(f"the model's name is missing: write {kind}:NAME")
+    network, seen = {**written, **options}, {}
+    for name in [name for name in network if name.startswith(INPUT)]:
+        seen[name.removeprefix(INPUT)] = network.pop(name)
     return kind, Order(str(source), place, network, seen)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,33 +25,15 @@ CODE = "torch"
 #: Pixels of a side; a slip of the keyboard must not fill the memory.
 _LARGEST = 8192
 
-#: Numbers that can be: pixels, shares, colours.
-_FITS: dict[str, Callable[[float], bool]] = {
-    "size": lambda side: 1 <= side <= _LARGEST and side % 1 == 0,
-    "crop": lambda share: 0 < share <= 1,
-    "mean": math.isfinite,
-    "std": lambda scale: math.isfinite(scale) and scale > 0,
-}
+_WORDS = {"true": True, "false": False, "none": None}
 
 
 @dataclass(frozen=True)
 class Order:
     """A model that was asked for.
 
-    Attributes
-    ----------
-    source : str
-        As it was written.
-    place : str
-        What stands behind the kind and before the options: a name, a file, a factory.
-    options : dict
-        Keyword arguments of the network.
-    input : dict
-        Fields of the :class:`InputSpec` that shall be other than the model's own.
-    classes : int, or None
-        Columns of a new last layer.
-    pretrained : bool
-    checkpoint : Path, or None
+    ``place`` stands between kind and options: a name, a file, a factory. ``options`` are keywords
+    of the network; ``input`` has fields of :class:`InputSpec` that shall be other than its own.
     """
 
     source: str
@@ -88,49 +72,30 @@ def split_source(source: str) -> tuple[str, str, dict[str, Any]]:
     return kind, place, options
 
 
+def _value(text: str) -> Any:
+    """Return a truth value, a number, a list of numbers, or the text."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    with suppress(ValueError, SyntaxError):
+        found = ast.literal_eval(text)
+        if isinstance(found, int | float):
+            return found
+        if isinstance(found, tuple) and all(isinstance(one, int | float) for one in found):
+            return list(found)
+    return text
+
+
 def checkpoint_of(file: str | Path, source: str) -> str:
     """Return the string that opens a checkpoint of a network, whose code is named if it needs any.
 
     Examples
     --------
-    >>> checkpoint_of("last.pt", "timm:vit_tiny_patch16_224?img_size=32")
-    'checkpoint:last.pt'
     >>> checkpoint_of("last.pt", "torch:nets:small?width=4")
     'checkpoint:last.pt?torch=nets:small'
     """
     kind, place, options = split_source(source)
     code = place if kind == CODE else options.get(CODE, "")
     return f"checkpoint:{file}" + (f"?{CODE}={code}" if code else "")
-
-
-def _value(text: str) -> Any:
-    """Return a number, a truth value, a list of numbers, or the text."""
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    parts = text.split(",")
-    try:
-        return [float(part) if "." in part or "e" in part else int(part) for part in parts]
-    except ValueError:
-        return text
-
-
-def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the network, and those of its input without ``input.``.
-
-    Examples
-    --------
-    >>> split_options({"depth": 4, "input.size": 32})
-    ({'depth': 4}, {'size': 32})
-    """
-    network = {name: value for name, value in options.items() if not name.startswith(INPUT)}
-    seen = {name[len(INPUT) :]: options[name] for name in options if name.startswith(INPUT)}
-    return network, seen
 
 
 def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
@@ -142,32 +107,36 @@ def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
     (0.5, 0.5, 0.5)
     """
     known = [one.name for one in fields(InputSpec)]
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in changes.items():
         if name not in known:
             raise InputError(f"the input of a model has no {name!r}; {choose(name, known)}")
-        values[name] = _field(name, value)
+        if name == "interpolation":
+            values[name] = resampling(value).name.lower()
+            continue
+        row = _row(name, value)
+        if row is None:
+            raise InputError(f"the input's {name} cannot be {value!r}")
+        values[name] = row[0] if name in ("crop", "squash") else row
     return replace(spec, **values)
 
 
-def _field(name: str, value: Any) -> Any:
-    """Return a field's value as it is kept."""
-    wrong = InputError(f"the input's {name} cannot be {value!r}")
-    if name == "interpolation":
-        return resampling(value).name.lower()
+def _row(name: str, value: Any) -> tuple[Any, ...] | None:
+    """Return the numbers of a field, or None if it cannot have these."""
     if name == "squash":
-        if not isinstance(value, bool):
-            raise wrong
-        return value
+        return (value,) if isinstance(value, bool) else None
     row = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in row):
-        raise wrong
+    if not all(type(one) in (int, float) and math.isfinite(one) for one in row):
+        return None
     length = {"crop": 1, "size": 2}.get(name, 3)
     row = row * length if len(row) == 1 else row
-    if len(row) != length or not all(map(_FITS[name], row)):
-        raise wrong
-    if name == "crop":
-        return float(row[0])
+    fits = {
+        "size": all(1 <= one <= _LARGEST and one % 1 == 0 for one in row),
+        "crop": min(row, default=0) > 0 and max(row) <= 1,
+        "std": min(row, default=0) > 0,
+    }
+    if len(row) != length or not fits.get(name, True):
+        return None
     return tuple(int(one) if name == "size" else float(one) for one in row)
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,19 +14,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from smallcal.calibrators.signals.heads import FLOOR
-from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
+from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, choose
-from smallcal_lab.vision.models.built import Built, finish, flat_features, head_of, looked_at
+from smallcal_lab.vision.models.built import (
+    Builder,
+    Built,
+    finish,
+    head_of,
+    looked_at,
+    with_features,
+)
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.source import Order
 
 #: What options begin with that are about the head.
 HEAD = "head."
 
-#: What each of them may be; the first is usual.
+#: What each of them may be.
 _CHOICES = {"temperature": ("unrestricted", "stop-grad"), "features": ("layer", "temperature")}
-
-_WIDTH = 128
 
 
 class TemperatureHead(nn.Module):
@@ -74,18 +78,12 @@ class TemperatureHead(nn.Module):
 
     def no_weight_decay(self) -> set[str]:
         """Return the names of weights that the backbone wants not to be decayed."""
-        asked: Any = getattr(self.backbone, "no_weight_decay", None)
-        return {f"backbone.{name}" for name in asked()} if callable(asked) else set()
+        asked: Any = getattr(self.backbone, "no_weight_decay", set)
+        return {f"backbone.{name}" for name in asked()}
 
     def parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits before the division, and temperatures."""
-        seen: list[Tensor] = []
-        hook = self._last[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-        try:
-            logits = logits_of(self.backbone(images))
-        finally:
-            hook.remove()
-        features = flat_features(seen[-1], self._last[0], len(logits))
+        logits, features = with_features(self.backbone, self._last[0], images)
         assert features is not None  # it was looked at when the head was put on
         found = self.head(features.detach() if self.stop else features)
         return logits, functional.softplus(found.squeeze(1)).clamp(min=FLOOR)
@@ -114,13 +112,16 @@ class Temperatures:
         return logits / found, found
 
 
-def open_headed(build: Callable[[Order], Built], order: Order) -> VisionModel:
+def open_headed(build: Builder, order: Order) -> VisionModel:
     """Build a model, with a temperature head if its options say so."""
-    head = {name: value for name, value in order.options.items() if name.startswith(HEAD)}
-    if not head:
+    said = {
+        name.removeprefix(HEAD): value
+        for name, value in order.options.items()
+        if name.startswith(HEAD)
+    }
+    if not said:
         return finish(build, order)
-    bare = {name: value for name, value in order.options.items() if name not in head}
-    said = _checked({name[len(HEAD) :]: value for name, value in head.items()}, order.source)
+    _require_options(said, order.source)
 
     def headed(order: Order) -> Built:
         built, classes = looked_at(order, build)
@@ -130,27 +131,26 @@ def open_headed(build: Callable[[Order], Built], order: Order) -> VisionModel:
                 f"{order.source}: its last layer is not known, so it cannot have a temperature head"
             )
         stop = said["temperature"] == "stop-grad"
-        module = TemperatureHead(built.module, last, width=said["width"], stop=stop)
+        module = TemperatureHead(built.module, last, width=said.get("width", 128), stop=stop)
         return replace(built, module=module, translate=None)  # names are others now
 
-    model = finish(headed, replace(order, options=bare))
-    if said["features"] == "layer":
+    options = {name: one for name, one in order.options.items() if not name.startswith(HEAD)}
+    model = finish(headed, replace(order, options=options))
+    if said.get("features") != "temperature":
         return model
     return replace(model, outputs=Temperatures(model.module))
 
 
-def _checked(said: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the options of a head, those that are not said as usual."""
+def _require_options(said: dict[str, Any], source: str) -> None:
+    """Raise unless a head may have these options."""
+    known = [*_CHOICES, "width"]
     for name, value in said.items():
-        if name not in (*_CHOICES, "width"):
-            known = [*_CHOICES, "width"]
+        if name not in known:
             raise InputError(f"{source}: a head has no option {name!r}; {choose(name, known)}")
         if name in _CHOICES and value not in _CHOICES[name]:
             words = choose(str(value), _CHOICES[name])
             raise InputError(f"{source}: {HEAD}{name} cannot be {value!r}; {words}")
-    width = said.get("width", _WIDTH)
-    if type(width) is not int or width < 1:
-        raise InputError(f"{source}: {HEAD}width must be a number, 1 or more; got {width!r}")
+        if name == "width" and (type(value) is not int or value < 1):
+            raise InputError(f"{source}: {HEAD}width must be a number, 1 or more; got {value!r}")
     if "temperature" not in said:
         raise InputError(f"{source} has no temperature head; train one with {HEAD}temperature")
-    return {"width": width, "features": "layer", **said}

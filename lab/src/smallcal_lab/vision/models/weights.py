@@ -7,9 +7,9 @@ import hashlib
 import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,29 +32,14 @@ _PREFIXES = ("module.", "model.", "_orig_mod.")
 
 _SUFFIXES = (".pt", ".pth", ".bin", ".safetensors")
 
-#: What readers raise for a file that is cut off or something else.
-_DAMAGED = (RuntimeError, EOFError, ValueError, TypeError, LookupError, zipfile.BadZipFile)
-
-#: Names that a message has room for.
-_SHOWN = 3
-
 
 @dataclass(frozen=True)
 class Weights:
-    """What a checkpoint holds.
-
-    Attributes
-    ----------
-    file : Path
-    state : dict
-        Tensors by name, without prefixes that all names share.
-    about : dict
-        Whatever else the file holds.
-    """
+    """Tensors by name, without prefixes that all names share, and what else a file says."""
 
     file: Path
     state: dict[str, Tensor]
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any]
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -66,7 +51,7 @@ class Weights:
     def seed(self) -> int | None:
         """The seed of the training, where the file says."""
         seed = self.about.get("seed")
-        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+        return seed if type(seed) is int else None
 
     def rows(self, layer: str) -> int | None:
         """Return how many outputs a layer has here; None if it is not here."""
@@ -84,20 +69,33 @@ def read_weights(path: str | Path) -> Weights:
         raise FileError(f"{file}: a checkpoint must end in one of {', '.join(_SUFFIXES)}")
     with file_errors(f"cannot read {file}"):
         content = _safetensors(file) if file.suffix == ".safetensors" else _torch(file)
-    return _weights(file, content)
+    import torch
+
+    key = next((key for key in _KEYS if isinstance(content.get(key), Mapping)), None)
+    state = content if key is None else content[key]
+    if not state or not all(isinstance(one, torch.Tensor) for one in state.values()):
+        raise FileError(
+            f"{file} holds no state dict: tensors by name, alone or under {', '.join(_KEYS)}"
+        )
+    # An expanded tensor is a huge view of a few numbers.
+    size = sum(one.numel() * one.element_size() for one in state.values())
+    refuse_bomb(str(file), size=size, stored=file.stat().st_size)
+    cut = len(_prefix(map(str, state)))
+    about = {} if key is None else {str(name): content[name] for name in content if name != key}
+    return Weights(file, {str(name)[cut:]: value for name, value in state.items()}, about)
 
 
-def _safetensors(file: Path) -> Any:
+def _safetensors(file: Path) -> Mapping[Any, Any]:
     with needing("safetensors", "safetensors", "reading .safetensors files"):
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     try:
-        return load_file(file)
+        return dict(load_file(file))
     except SafetensorError as error:
         raise FileError(f"{file} is damaged: {one_line(error)[:200]}") from None
 
 
-def _torch(file: Path) -> Any:
+def _torch(file: Path) -> Mapping[Any, Any]:
     with needing("torch", "torch", f"reading {file.suffix} files"):
         import torch
     # timm's script for training keeps its arguments so; nothing of it runs. From torch 2.5 on.
@@ -108,86 +106,51 @@ def _torch(file: Path) -> Any:
             refuse_zip_bomb(file)
             # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
             mapped = zipfile.is_zipfile(file)
-            return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
-        except pickle.UnpicklingError as error:
-            if "Unsupported" in str(error) or "GLOBAL" in str(error):
+            found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+        except (OSError, FileError):
+            raise
+        except Exception as error:  # a file that is cut off makes torch raise whatever it likes
+            said = str(error)
+            if isinstance(error, pickle.UnpicklingError) and (
+                "Unsupported" in said or "GLOBAL" in said
+            ):
                 raise FileError(
                     f"{file} holds more than tensors, and reading that could run code, which is "
                     "never done; write it with torch.save(model.state_dict(), FILE)"
-                ) from None
-            raise _damaged(file, error) from None
-        except FileError:
-            raise
-        except _DAMAGED as error:
-            raise _damaged(file, error) from None
+                ) from error
+            why = f"{type(error).__name__}: {one_line(error)[:120]}"
+            raise FileError(f"{file} is damaged or not a checkpoint ({why})") from error
+    return found if isinstance(found, Mapping) else {}
 
 
-def _damaged(file: Path, error: Exception) -> FileError:
-    why = f"{type(error).__name__}: {one_line(error)[:120]}"
-    return FileError(f"{file} is damaged or not a checkpoint ({why})")
-
-
-def _weights(file: Path, content: Any) -> Weights:
-    """Find the state dict in what a file holds."""
-    import torch
-
-    about: dict[str, Any] = {}
-    state = content
-    if isinstance(content, Mapping):
-        key = next((key for key in _KEYS if isinstance(content.get(key), Mapping)), None)
-        if key is not None:
-            state = content[key]
-            about = {str(name): value for name, value in content.items() if name != key}
-    if (
-        not isinstance(state, Mapping)
-        or not state
-        or not all(isinstance(one, torch.Tensor) for one in state.values())
-    ):
-        raise FileError(
-            f"{file} holds no state dict: tensors by name, alone or under {', '.join(_KEYS)}"
-        )
-    # An expanded tensor is a huge view of a few numbers.
-    size = sum(one.numel() * one.element_size() for one in state.values())
-    refuse_bomb(str(file), size=size, stored=file.stat().st_size)
-    cut = len(_bare(list(map(str, state)))[1])
-    return Weights(file, {str(name)[cut:]: value for name, value in state.items()}, about)
-
-
-def _bare(names: list[str]) -> tuple[list[str], str]:
-    """Return names without the prefixes that all of them have, and these."""
-    cut = ""
-    while found := next((one for one in _PREFIXES if names and _all_start(names, one)), None):
-        names = [name[len(found) :] for name in names]
+def _prefix(names: Iterable[str]) -> str:
+    """Return the prefixes that all of the names have."""
+    left, cut = list(names), ""
+    while left and (found := next((p for p in _PREFIXES if _all_start(left, p)), "")):
+        left = [name.removeprefix(found) for name in left]
         cut += found
-    return names, cut
+    return cut
 
 
 def _all_start(names: list[str], prefix: str) -> bool:
     return all(name.startswith(prefix) for name in names)
 
 
+def bare_name(module: nn.Module, name: str) -> str:
+    """Return a layer's name without the prefixes that all names of a module have."""
+    return name.removeprefix(_prefix(module.state_dict()))
+
+
 @dataclass(frozen=True)
 class Fit:
-    """How a file's tensors fit a module's.
+    """How a file's tensors fit a module's: what is wrong, in words, and what fits by name.
 
-    Attributes
-    ----------
-    wrong : dict
-        Names that are missing, unknown or of another shape.
-    left : set
-        Names in layers that are to be new.
-    prefix : str
-        What all names of the module begin with.
+    ``new`` says whether layers are left as they are, for the file has other classes.
     """
 
-    wrong: dict[str, list[str]]
-    left: set[str]
-    prefix: str
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not any(self.wrong.values())
+    wrong: str
+    state: dict[str, Tensor]
+    new: bool
 
 
 def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> Fit:
@@ -197,50 +160,41 @@ def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> F
     for training.
     """
     own = module.state_dict()
-    names, cut = _bare(list(own))
-    mine = {name: tuple(own[cut + name].shape) for name in names}
+    cut = _prefix(own)
+    mine = {name.removeprefix(cut): tuple(value.shape) for name, value in own.items()}
     given = {name: tuple(value.shape) for name, value in weights.state.items()}
-    differ = [name for name in mine if name in given and given[name] != mine[name]]
-    left = {name for name in differ if _other_rows(mine[name], given[name], new)}
+    differ = {name for name in mine if name in given and given[name] != mine[name]}
+    left = {
+        name
+        for name in differ
+        if mine[name][:1] == (new,) and given[name][:1] and mine[name][1:] == given[name][1:]
+    }
     wrong = {
         "missing": [name for name in mine if name not in given],
         "unknown": [name for name in given if name not in mine],
         "of another shape": [
-            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in differ if name not in left
+            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in mine if name in differ - left
         ],
     }
-    return Fit(wrong, left, cut)
+    counts = [
+        f"{len(found):,} {what} ({', '.join(found[:3])}{', ...' * (len(found) > 3)})"
+        for what, found in wrong.items()
+        if found
+    ]
+    fits = {cut + name: value for name, value in weights.state.items() if name not in left}
+    return Fit(", ".join(counts), fits, bool(left))
 
 
 def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | None = None) -> bool:
     """Load all weights, or say in one line how they differ; return whether layers stay new."""
-    own = module.state_dict()
-    fit = compare(module, weights, new=new)
-    if not fit.good:
-        counts = [
-            f"{len(found):,} {what} ({', '.join(found[:_SHOWN])}{', ...' * (len(found) > _SHOWN)})"
-            for what, found in fit.wrong.items()
-            if found
-        ]
+    own, fit = module.state_dict(), compare(module, weights, new=new)
+    if fit.wrong:
         raise FileError(
             f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
-            f"tensors: {', '.join(counts)}"
+            f"tensors: {fit.wrong}"
         )
-    kept = {
-        fit.prefix + name: value for name, value in weights.state.items() if name not in fit.left
-    }
-    module.load_state_dict({**own, **kept})
-    return bool(fit.left)
-
-
-def _other_rows(mine: tuple[int, ...], given: tuple[int, ...], new: int | None) -> bool:
-    """Whether tensors are alike but for their rows, of which one has ``new``."""
-    return len(mine) == len(given) > 0 and mine[0] == new and mine[1:] == given[1:]
-
-
-def bare_name(module: nn.Module, name: str) -> str:
-    """Return a layer's name without the prefixes that all names of a module have."""
-    return name.removeprefix(_bare(list(module.state_dict()))[1])
+    module.load_state_dict({**own, **fit.state})
+    return fit.new
 
 
 def fingerprint(module: nn.Module) -> str:
@@ -249,10 +203,8 @@ def fingerprint(module: nn.Module) -> str:
 
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
-        if not isinstance(value, torch.Tensor):  # what a layer keeps beside its weights
-            continue
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        flat = value.detach().cpu().contiguous().reshape(-1)
-        content: Any = flat.view(torch.uint8).numpy()
-        digest.update(content)
+        if isinstance(value, torch.Tensor):  # a layer may keep more beside its weights
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+            content: Any = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            digest.update(content)
     return digest.hexdigest()
