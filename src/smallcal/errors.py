@@ -26,6 +26,16 @@ from typing import TypeVar
 
 Self = TypeVar("Self", bound="SmallcalError")
 
+#: The code of every error, and what it means: listed in docs/reference/errors.md.
+CODES = {
+    "smallcal-error": "Any other error of smallcal.",
+    "invalid-input": "An array, a label or an option that cannot be used, of no kind below.",
+    "invalid-file": "A file that cannot be read or written, of no kind below.",
+    "invalid-artefact": "A saved calibrator that cannot be used, of no kind below.",
+    "missing-extra": "An optional package is needed and not installed.",
+    "no-labels": "Labels are needed and there are none.",
+}
+
 #: An option of the command line.
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
@@ -40,27 +50,38 @@ class SmallcalError(Exception):
     ----------
     message : str
         What is wrong, and what to do about it where that is the same everywhere.
+    code : str, optional
+        A key of :data:`CODES`, which stays when the message is reworded.
     python, shell : str
         What to do, in the keywords of Python and in the options of the command line.
 
     Attributes
     ----------
+    code : str
+        The stable name of this kind of error; without one, that of the class.
     shell : str
         The text that the command line prints; ``str(error)`` is the one for Python.
 
     Examples
     --------
-    >>> error = InputError("no labels: ", python="pass y", shell="name them with --labels")
-    >>> str(error), error.shell
-    ('no labels: pass y', 'no labels: name them with --labels')
+    >>> error = InputError(
+    ...     "no labels: ", code="no-labels", python="pass y", shell="name them with --labels"
+    ... )
+    >>> str(error), error.shell, error.code
+    ('no labels: pass y', 'no labels: name them with --labels', 'no-labels')
     """
 
-    def __init__(self, message: object = "", *, python: str = "", shell: str = "") -> None:
+    code = "smallcal-error"
+
+    def __init__(
+        self, message: object = "", *, code: str = "", python: str = "", shell: str = ""
+    ) -> None:
         super().__init__(f"{message}{python}")
+        self.code = code or type(self).code
         self.shell = f"{message}{shell or python}"
 
     @classmethod
-    def with_options(cls: type[Self], text: str) -> Self:
+    def with_options(cls: type[Self], text: str, *, code: str = "") -> Self:
         """Return an error whose text names options; in Python it names keywords.
 
         Examples
@@ -70,7 +91,7 @@ class SmallcalError(Exception):
         ('two of them; say labels_key', 'two of them; say --labels-key')
         """
         keywords = _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
-        return cls(python=keywords, shell=text)
+        return cls(code=code, python=keywords, shell=text)
 
     def about(self: Self, source: object) -> Self:
         """Return the same error with the name of its source in front."""
@@ -81,23 +102,31 @@ class SmallcalError(Exception):
         return self._with(*(text.replace(str(name), other) for text in (str(self), self.shell)))
 
     def _with(self: Self, python: str, shell: str) -> Self:
-        return type(self)(python=python, shell=shell)
+        return type(self)(code=self.code, python=python, shell=shell)
 
 
 class InputError(SmallcalError, ValueError):
     """Arrays, labels or options that cannot be used; the message says which and why."""
 
+    code = "invalid-input"
+
 
 class FileError(SmallcalError, ValueError):
     """A file that cannot be read or written; the message says why."""
+
+    code = "invalid-file"
 
 
 class ArtefactError(SmallcalError, ValueError):
     """A saved calibrator that is damaged, of an unknown version, or no calibrator at all."""
 
+    code = "invalid-artefact"
+
 
 class MissingExtraError(SmallcalError, ImportError):
     """An optional package is needed and not installed; the message says what to install."""
+
+    code = "missing-extra"
 
 
 class GroupWarning(UserWarning):
