@@ -200,6 +200,7 @@ def test_real_logits_do_not_look_like_probabilities_and_their_softmax_does(name)
     assert probabilities_like(z) == ""
     assert not any(probabilities_like(row[None]) for row in z)
     assert all(probabilities_like(row[None].astype(np.float32)) for row in p)
+    assert all(probabilities_like(100 * row[None]) for row in p)
     shown = (p, p.astype(np.float16), p.round(3), p.round(2), 100 * p, (100 * p).round(1))
     assert all(probabilities_like(each) for each in (*shown, p[:10], p[:10].round(2)))
 

@@ -369,7 +369,7 @@ def probabilities_like(logits: FloatArray) -> str:
     """Say how logits look like probabilities, in words; "" where they do not.
 
     Three rows in four must sum to 1, or 100, but for rounding. Fewer than ten rows may do so by
-    chance: they must sum to 1 exactly, and hold more than the numbers 0 and 1.
+    chance: they must sum to it exactly, and hold more than 0 and the sum itself.
 
     Examples
     --------
@@ -393,8 +393,8 @@ def _on_simplex(logits: FloatArray) -> str:
         return ""
     off, error = np.abs(rows.sum(axis=1) - 1), np.finfo(logits.dtype).eps
     if len(rows) < _TELLING:
-        exact = top == 1 and off.max() < 1e-6 + error and bool((rows % 1).any())
-        return "they lie in [0, 1] and sum to 1" if exact else ""
+        exact = off.max() < 1e-6 + error and bool((rows % 1).any())
+        return f"they lie in [0, {top}] and sum to {top}" if exact else ""
     # What is rounded to tenths, hundredths or thousandths may be off by half of that per class.
     step = next((10.0**-d for d in (1, 2, 3) if np.abs(rows - rows.round(d)).max() < error), 0)
     if np.mean(off <= np.clip(step * rows.shape[1] / 2, 0.02, 0.5)) < 0.75:
