@@ -146,7 +146,6 @@ OTHERS: Mapping[str, Method] = MappingProxyType(
             source="Zadrozny and Elkan 2002",
             cites=("zadrozny2002transforming", "pedregosa2011scikit"),
             good_for="many samples of few classes",
-            paper="App. Classical baselines",
             title="isotonic regression",
         ),
         "histogram": Method(

