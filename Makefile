@@ -15,7 +15,7 @@ END_TO_END ?= runs/end-to-end
 # Tests start many processes: none should compile the sources anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(1)/bin/python -m pytest -n 2 --dist worksteal
 # Simulations and slow rounds whose outcome no extra can change: `make test` has them.
-THE_SAME := tests/advice/test_careless_input.py tests/advice/test_certify_walk.py tests/advice/test_plan.py tests/calibrators/test_real_methods.py tests/statistics/test_coverage.py tests/statistics/test_class_frequencies.py lab/tests/studies/test_simulate.py tests/test_mutants.py tests/test_reference.py
+THE_SAME := tests/advice/test_careless_input.py tests/advice/test_certify_walk.py tests/advice/test_plan.py tests/calibrators/test_real_methods.py tests/statistics/test_coverage.py tests/statistics/test_class_frequencies.py tests/test_mutants.py tests/test_reference.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-slow mutants reference test-core test-lowest bench bench-methods compare-peers bench-bootstrap bench-report bench-streaming bench-adapt bench-studies bench-corruptions study-coverage study-no-harm study-scores study-scores-nested study-calarena study-advice study-plan study-groups study-monitor study-decisions study-adapt end-to-end figures data docs docs-check lint format release-check clean
@@ -29,7 +29,7 @@ help:
 	@echo "make mutants      plant bugs in the numerical rooms, one at a time, and see which ones the tests miss (minutes)"
 	@echo "make reference    compare what the working tree does with what the reference commit did: numbers, artefacts, names,"
 	@echo "                  the JSON of commands (minutes)"
-	@echo "make test-core    the light tests, on a bare install without extras"
+	@echo "make test-core    the tests of smallcal itself, on a bare install without extras"
 	@echo "make test-lowest  the light tests, with the oldest versions allowed (Python 3.10 to 3.12)"
 	@echo "make bench        speed, as ratios against named references; writes docs/explanation/speed.md (under ten minutes)"
 	@echo "make bench-bootstrap  speed of the bootstrap against plain loops"
@@ -105,13 +105,13 @@ reference: $(VENV)/.dev
 	$(VENV)/bin/python scripts/reference.py
 
 test-core: $(CORE)/.core
-	$(call PYTEST,$(CORE)) -m "not slow and not hard" -k "not real_logits" $(addprefix --ignore=,$(THE_SAME)) --deselect tests/cli/test_outputs.py::test_standard_output_on_a_full_disk_is_one_line
+	$(call PYTEST,$(CORE)) -m "not slow and not hard" -k "not real_logits" $(addprefix --ignore=,$(THE_SAME)) --deselect tests/cli/test_outputs.py::test_standard_output_on_a_full_disk_is_one_line tests src
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python $(PIP) -c constraints-lowest.txt -e '.[test]'
 	@$(LOWEST)/bin/python $(PIP) --no-deps -e lab
-	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py
+	$(call PYTEST,$(LOWEST)) --ignore tests/calibrators/test_real_methods.py tests src
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python benchmarks/speed/run.py --write docs/explanation/speed.md

@@ -352,6 +352,8 @@ def test_probabilities_are_not_taken_for_logits(verb, cli):
 
 @pytest.mark.parametrize("suffix", [".npy", ".csv", ".parquet"])
 def test_data_that_are_read_in_pieces_are_looked_at_too(suffix, cli):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
     np.savetxt("y.txt", Y, fmt="%d")
     if suffix == ".npy":
         np.save("p.npy", P)
