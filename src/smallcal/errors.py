@@ -26,14 +26,90 @@ from typing import TypeVar
 
 Self = TypeVar("Self", bound="SmallcalError")
 
-#: The code of every error, and what it means: listed in docs/reference/errors.md.
+#: The code of every error, and what it means; docs/reference/errors.md lists them.
 CODES = {
-    "smallcal-error": "Any other error of smallcal.",
-    "invalid-input": "An array, a label or an option that cannot be used, of no kind below.",
-    "invalid-file": "A file that cannot be read or written, of no kind below.",
-    "invalid-artefact": "A saved calibrator that cannot be used, of no kind below.",
-    "missing-extra": "An optional package is needed and not installed.",
+    # files
+    "file-missing": "There is no such file, folder or run.",
+    "file-access": "The system refuses to read or write a file.",
+    "file-exists": "The output is there already, and is not to be replaced.",
+    "file-overwrites-input": "The output is one of the inputs.",
+    "file-write": "The output cannot be written: it is a folder or device, or its type is unknown.",
+    "file-busy": "Another process is at work on the file.",
+    "file-changed": "The file changed while it was read.",
+    "file-type": "The file is of a type, or has contents, that cannot be used here.",
+    "file-damaged": "The file is damaged, cut short or empty.",
+    "file-objects": "The file holds Python objects, or names of outside files: never loaded.",
+    "file-too-large": "The file needs more memory than is free or allowed.",
+    "file-column": "A named column, array, split or output is not in the file.",
+    "file-ambiguous": "Several columns, arrays or splits could be meant; name one.",
+    "file-header": "The first line of a table is not what it should be.",
+    "file-ragged": "Rows, batches or files of one data set have different columns or lengths.",
+    "file-value": "A value in the file is missing or of the wrong kind.",
+    # logits, probabilities and scores
+    "array-unreadable": "A value cannot be read as an array.",
+    "array-type": "An array does not hold numbers, or not those that are needed.",
+    "array-shape": "An array has the wrong shape.",
+    "arguments-swapped": "Logits and labels seem to be in each other's place.",
+    "empty": "There are no rows, no columns or no names.",
+    "not-finite": "Numbers are NaN or infinite, or too large.",
+    "rows-differ": "Arrays or files that belong together have different numbers of rows.",
+    "columns-differ": "The classes are not as many as those of the calibrator or the other file.",
+    "too-few-samples": "There are too few samples for what was asked.",
+    "too-few-options": "A row has fewer than two options, or more than the calibrator.",
+    "logits-constant": "All logits of each row are equal: no class is preferred.",
+    "probabilities-as-logits": "Probabilities were given where logits are expected.",
+    "probabilities-range": "Probabilities lie outside [0, 1].",
+    "probabilities-sum": "Probabilities of a row do not sum to 1.",
+    "scores-range": "Scores lie outside [0, 1], and those of the fit did not.",
+    "input-differs": "Logits, probabilities or scores were given where the other was fitted.",
+    # labels and what goes with samples
     "no-labels": "Labels are needed and there are none.",
+    "labels-out-of-range": "Labels name columns that do not exist.",
+    "labels-not-integers": "Labels are not whole numbers.",
+    "labels-are-names": "Labels are names, and which column is which class is not known.",
+    "labels-unknown": "Labels are not among the classes, or not among the options of their row.",
+    "labels-not-one-per-row": "Labels are one-hot or multilabel; each row needs one class.",
+    "labels-one-class": "All labels are of one class.",
+    "outcomes-not-binary": "Outcomes of scores are not 0 and 1.",
+    "class-names-invalid": "Class names repeat, or are not those of the columns.",
+    "weights-invalid": "Weights are negative, not finite or all zero.",
+    "groups-invalid": "Groups of samples cannot be used.",
+    "groups-missing": "The group of each row is needed.",
+    "clusters-invalid": "Clusters of samples cannot be used.",
+    "features-missing": "Features are needed, or have the wrong shape.",
+    "costs-invalid": "Costs of mistakes cannot be used.",
+    "rates-invalid": "Frequencies of classes cannot be used.",
+    "rows-of-the-fit": "The rows are those of the fit, or should be and are not.",
+    "rows-counted-twice": "Rows would count twice.",
+    # options and methods
+    "unknown-choice": "A name or value is not among those that are possible.",
+    "option-range": "A number is outside the range of its option.",
+    "option-type": "The value of an option is of the wrong type.",
+    "option-format": "The text of an option cannot be read.",
+    "option-missing": "An option is needed.",
+    "options-conflict": "Options exclude each other, or one does not apply.",
+    "method-unknown": "There is no method of that name.",
+    "method-unsuitable": "The method cannot do what was asked.",
+    "metric-unknown": "There is no metric of that name, or it was not measured.",
+    "condition-invalid": "A condition such as ece15>3% cannot be read.",
+    "not-fitted": "The calibrator or model was not fitted.",
+    "no-decision": "The calibrator has no certified threshold or prediction sets.",
+    "no-interval": "The number has no interval.",
+    "model-output": "The model cannot be called, or gives no logits.",
+    "plugin-unusable": "A package offers a method or command that cannot be loaded.",
+    "reference-invalid": "A reference to a publication cannot be read.",
+    # calibrators and runs
+    "artefact-version": "A saved calibrator or state is of a version that cannot be read.",
+    "artefact-damaged": "A saved calibrator or state is not valid.",
+    "artefact-outdated": "A saved calibrator lacks what later versions keep; fit again.",
+    "run-differs": "A folder holds another run.",
+    "workers-unusable": "Workers cannot be reached, or have another version.",
+    # any other
+    "missing-extra": "An optional package is needed and not installed.",
+    "invalid-input": "Any other array, label or option that cannot be used.",
+    "invalid-file": "Any other file that cannot be read or written.",
+    "invalid-artefact": "Any other saved calibrator that cannot be used.",
+    "smallcal-error": "Any other error of smallcal.",
 }
 
 #: An option of the command line.
@@ -169,7 +245,7 @@ def file_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"{what}: {error.strerror or error}") from None
+        raise FileError(f"{what}: {error.strerror or error}", code="file-access") from None
 
 
 def missing_input(who: str, name: str) -> InputError:
@@ -178,6 +254,7 @@ def missing_input(who: str, name: str) -> InputError:
         f"{who} needs {name} as well as logits: ",
         python=f"pass {name}=...",
         shell=f"put an array called {name} into the file",
+        code="features-missing",
     )
 
 

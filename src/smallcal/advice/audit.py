@@ -116,7 +116,8 @@ def audit(
     if size is not None and not MIN_FIT_SAMPLES <= size < preds.n:
         raise InputError(
             f"size must be at least {MIN_FIT_SAMPLES} and less than the {preds.n:,} samples there "
-            f"are; got {size}"
+            f"are; got {size}",
+            code="option-range",
         )
     kept: dict[str, Any] = {"keep_predictions": keep_predictions, "random_state": random_state}
     composed = resolve_method(method, options=options, input=input, **kept)
@@ -172,18 +173,21 @@ def _subject(
     """Return the fitted calibrator that is audited."""
     if "labels" in composed.needs:
         raise InputError(
-            f"{composed.name} reads the labels of what it predicts; there is nothing to audit"
+            f"{composed.name} reads the labels of what it predicts; there is nothing to audit",
+            code="method-unsuitable",
         )
     if calibrator is None:
         return composed.fit(preds)
     fitted = calibrator._fitted()
     if fitted.input != input:
         raise InputError(
-            f"this calibrator was fitted on {fitted.input}; the samples are said to be {input}"
+            f"this calibrator was fitted on {fitted.input}; the samples are said to be {input}",
+            code="input-differs",
         )
     if fitted.n_classes != preds.n_classes:
         raise InputError(
-            f"this calibrator is for {fitted.n_classes} classes; logits have {preds.n_classes}"
+            f"this calibrator is for {fitted.n_classes} classes; logits have {preds.n_classes}",
+            code="columns-differ",
         )
     return fitted
 
@@ -195,6 +199,7 @@ def _occupancy(audited: CalibratedSplit, name: str, given: object, input: str) -
             "into: leave out ",
             python="apply_to",
             shell="--apply-to",
+            code="method-unsuitable",
         )
     logits, features = given if isinstance(given, tuple) else (given, None)
     try:

@@ -286,7 +286,7 @@ def _certified(name: str, counts: Counts, place: int | None, target: Target) -> 
 
 def _one_of(what: str, name: str, known: Sequence[str]) -> str:
     if name not in known:
-        raise InputError(f"no {what} {name!r}; {choose(str(name), known)}")
+        raise InputError(f"no {what} {name!r}; {choose(str(name), known)}", code="unknown-choice")
     return name
 
 
@@ -294,39 +294,55 @@ def _risks(risk: float | Iterable[float]) -> tuple[float, ...]:
     """Return the risks, each once, in the order given."""
     given = [*risk] if isinstance(risk, Iterable) else [risk]
     if not given:
-        raise InputError("risk is empty; give at least one share of errors, such as 0.02")
+        raise InputError(
+            "risk is empty; give at least one share of errors, such as 0.02", code="empty"
+        )
     for each in given:
         if isinstance(each, bool) or not isinstance(each, int | float | np.number):
-            raise InputError(f"risk must be a share of errors, such as 0.02; got {each!r}")
+            raise InputError(
+                f"risk must be a share of errors, such as 0.02; got {each!r}", code="option-range"
+            )
         if each == 0:
             raise InputError(
                 "risk 0: no number of samples can show that errors never occur; ask for a small "
-                "risk, such as 0.005"
+                "risk, such as 0.005",
+                code="option-range",
             )
         if not 0 < each < 1:
             wanted = f": write {each / 100:g} for {each:g} %" if 1 <= each < 100 else ""
-            raise InputError(f"risk must lie between 0 and 1{wanted}; got {each:g}")
+            raise InputError(
+                f"risk must lie between 0 and 1{wanted}; got {each:g}", code="option-range"
+            )
     return tuple(dict.fromkeys(float(each) for each in given))
 
 
 def _confidence(confidence: float) -> float:
     number = isinstance(confidence, int | float | np.number) and not isinstance(confidence, bool)
     if not number or not 0.5 <= confidence < 1:
-        raise InputError(f"confidence must be at least 0.5 and below 1; got {confidence!r}")
+        raise InputError(
+            f"confidence must be at least 0.5 and below 1; got {confidence!r}", code="option-range"
+        )
     return float(confidence)
 
 
 def _require_possible(fitted: FittedCalibrator, by: str, groups: object) -> None:
     """Raise where such a calibrator cannot have such thresholds."""
     if not fitted.deployable:
-        raise InputError(f"{fitted.method} is for comparison only; there is nothing to certify")
+        raise InputError(
+            f"{fitted.method} is for comparison only; there is nothing to certify",
+            code="method-unsuitable",
+        )
     if by == "class" and fitted.score is not None:
-        raise InputError("a score predicts outcome 1 for every row, so it has no classes")
+        raise InputError(
+            "a score predicts outcome 1 for every row, so it has no classes",
+            code="method-unsuitable",
+        )
     if by == "group" and groups is None:
         raise InputError(
             "a threshold for each group needs the group of each row: ",
             python="pass groups=",
             shell="name their column or array with --by",
+            code="groups-missing",
         )
 
 
@@ -340,6 +356,7 @@ def _require_rows(fitted: FittedCalibrator, known: str, *, cross: bool) -> None:
             "by their fingerprint these are not the rows of the fit: certify on them without ",
             python="cross",
             shell="--cross",
+            code="rows-of-the-fit",
         )
     if known and not (cross and known == "fitted"):
         why = (
@@ -348,11 +365,14 @@ def _require_rows(fitted: FittedCalibrator, known: str, *, cross: bool) -> None:
         )
         if known != "fitted" or fitted.later:
             raise InputError(why)
-        raise InputError(f"{why}, or with ", python="cross=True", shell="--cross")
+        raise InputError(
+            f"{why}, or with ", python="cross=True", shell="--cross", code="rows-of-the-fit"
+        )
     if cross and fitted.later:
         raise InputError(
             "this calibrator was changed after its fit, and refits would not include the change: "
-            "certify on other labelled rows"
+            "certify on other labelled rows",
+            code="artefact-outdated",
         )
 
 

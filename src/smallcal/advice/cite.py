@@ -98,7 +98,7 @@ def cite(method: str | Iterable[str] | None = None) -> BibTeX:
         return BibTeX({OURS: tuple(map(entry, ITSELF))})
     names = _listed(method)
     if not names:
-        raise InputError("cite was given an empty list of names")
+        raise InputError("cite was given an empty list of names", code="empty")
     if "all" in names:
         metrics = (name for name, row in METRICS.items() if row.cites)
         names = [OURS, *METHODS, *metrics, *FEATURES]
@@ -112,7 +112,10 @@ def _listed(method: object) -> list[str]:
     for name in given:
         if not isinstance(name, str):
             kind = type(name).__name__
-            raise InputError(f"cite takes the name of a method, or a list of names; got {kind}")
+            raise InputError(
+                f"cite takes the name of a method, or a list of names; got {kind}",
+                code="option-type",
+            )
         names.append(name)
     return names
 
@@ -139,7 +142,7 @@ def works(name: str) -> tuple[Entry, ...]:
         cites, source = row.cites, row.source
     if not cites:
         said = f"; its author says: {source}" if source else ""
-        raise InputError(f"{name} names no work to cite{said}")
+        raise InputError(f"{name} names no work to cite{said}", code="unknown-choice")
     return tuple(map(entry, cites))
 
 
@@ -150,6 +153,7 @@ def _unknown(name: str) -> InputError:
         f"unknown method or metric {name!r}; ",
         python=meant or "smallcal.methods() lists methods",
         shell=meant or "`smallcal methods` lists methods",
+        code="method-unknown",
     )
 
 

@@ -82,7 +82,8 @@ def cost_curves(
             "costs: of more than two classes nothing depends on one threshold unless rows can be "
             "passed on for review; name review as well"
             if table.n_classes > 2
-            else "costs: one answer is never more expensive than the other; no threshold decides"
+            else "costs: one answer is never more expensive than the other; no threshold decides",
+            code="costs-invalid",
         )
     rows = {name: _rows(view, table) for name, view in views.items()}
     grid = _grid(table, [row.places for row in rows.values()])

@@ -52,7 +52,8 @@ class CostTable:
     def __post_init__(self) -> None:
         if self.review is not None and REVIEW_NAME in (self.classes or ()):
             raise InputError(
-                f"costs: a class is called {REVIEW_NAME!r}, as handing over is; rename that class"
+                f"costs: a class is called {REVIEW_NAME!r}, as handing over is; rename that class",
+                code="costs-invalid",
             )
 
     @property

@@ -43,17 +43,22 @@ def _named(text: str) -> Costs:
         if not equals or not name or not value:
             raise InputError(
                 f"{text!r} must look like miss=100,review=5, or be a .csv or .tsv file with a "
-                "matrix of costs"
+                "matrix of costs",
+                code="costs-invalid",
             )
         name = name.replace("-", "_")
         if name not in NAMED:
-            raise InputError(f"{text!r}: unknown cost {name!r}; {choose(name, NAMED)}")
+            raise InputError(
+                f"{text!r}: unknown cost {name!r}; {choose(name, NAMED)}", code="costs-invalid"
+            )
         if name in given:
-            raise InputError(f"{text!r} names {name} twice")
+            raise InputError(f"{text!r} names {name} twice", code="costs-invalid")
         try:
             given[name] = float(value)
         except ValueError:
-            raise InputError(f"{text!r}: {name} must be a number; got {value!r}") from None
+            raise InputError(
+                f"{text!r}: {name} must be a number; got {value!r}", code="costs-invalid"
+            ) from None
     return Costs(**given)
 
 
@@ -65,7 +70,8 @@ def _of_file(file: Path, separator: str) -> Costs:
     if rows not in (n, n + 1):
         raise InputError(
             f"{file} has {rows} rows and {columns} columns of costs; it must have a column for "
-            "each true class, and a row for each decision: each class, and review if there is one"
+            "each true class, and a row for each decision: each class, and review if there is one",
+            code="costs-invalid",
         )
     try:
         order = row_order(found.rows, found.columns)

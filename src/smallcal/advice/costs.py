@@ -70,23 +70,33 @@ class Costs:
         if self.matrix is not None:
             self._read_matrix()
         elif self.classes is not None:
-            raise InputError("costs: classes are names of a matrix's columns; pass matrix as well")
+            raise InputError(
+                "costs: classes are names of a matrix's columns; pass matrix as well",
+                code="costs-invalid",
+            )
         elif self.wrong is None and self.miss is None and self.false_alarm is None:
             raise InputError(
-                "costs: name what a mistake costs: a matrix, wrong, or miss and false_alarm"
+                "costs: name what a mistake costs: a matrix, wrong, or miss and false_alarm",
+                code="costs-invalid",
             )
         elif self.wrong is not None and (self.miss, self.false_alarm) != (None, None):
             raise InputError(
-                "costs: wrong is any mistake, miss and false_alarm are the two kinds; name either"
+                "costs: wrong is any mistake, miss and false_alarm are the two kinds; name either",
+                code="costs-invalid",
             )
         elif max(self.wrong or 0, self.miss or 0, self.false_alarm or 0) == 0:
-            raise InputError("costs: every mistake costs 0; there is nothing to decide")
+            raise InputError(
+                "costs: every mistake costs 0; there is nothing to decide", code="costs-invalid"
+            )
 
     def _read_matrix(self) -> None:
         """Check the matrix, and put its rows in the order of its columns where both have names."""
         mistakes = [name for name in ("miss", "false_alarm", "wrong") if getattr(self, name)]
         if mistakes:
-            raise InputError(f"costs: the matrix says what mistakes cost; leave {mistakes[0]} out")
+            raise InputError(
+                f"costs: the matrix says what mistakes cost; leave {mistakes[0]} out",
+                code="costs-invalid",
+            )
         array = _in_order(self.matrix, _square(as_numpy(self.matrix, name="costs")))
         names = frame_names(self.matrix) if self.classes is None else self.classes
         if names is not None:
@@ -94,7 +104,9 @@ class Costs:
             _require_classes(names, array)
         if self.review is not None:
             if len(array) > array.shape[1]:
-                raise InputError("costs: the matrix has a row of reviews; leave review out")
+                raise InputError(
+                    "costs: the matrix has a row of reviews; leave review out", code="costs-invalid"
+                )
             array = np.vstack([array, np.full(array.shape[1], self.review)])
         object.__setattr__(self, "matrix", array)
         object.__setattr__(self, "classes", names)
@@ -125,7 +137,8 @@ class Costs:
         known = self.matrix.shape[1]
         if known != n_classes:
             raise InputError(
-                f"costs: the matrix is for {known} classes, and there are {n_classes:,}"
+                f"costs: the matrix is for {known} classes, and there are {n_classes:,}",
+                code="costs-invalid",
             )
         names, order = self.classes, np.arange(n_classes)
         if names is not None and class_names is not None:
@@ -145,7 +158,8 @@ class Costs:
         if n_classes > 2 and self.false_alarm is not None:
             raise InputError(
                 f"costs: false_alarm is for two classes or a score; of {n_classes:,} classes name "
-                "wrong, or give a matrix"
+                "wrong, or give a matrix",
+                code="costs-invalid",
             )
         miss = self.wrong if self.miss is None else self.miss
         alarm = self.wrong if self.false_alarm is None else self.false_alarm
@@ -222,9 +236,13 @@ def _number(value: object, name: str) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InputError(f"costs: {name} must be a number; got {value!r}") from None
+        raise InputError(
+            f"costs: {name} must be a number; got {value!r}", code="costs-invalid"
+        ) from None
     if not np.isfinite(number) or number < 0:
-        raise InputError(f"costs: {name} must be finite and not negative; got {number:g}")
+        raise InputError(
+            f"costs: {name} must be finite and not negative; got {number:g}", code="costs-invalid"
+        )
     return number
 
 
@@ -233,13 +251,15 @@ def _square(array: Any) -> FloatArray:
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(
             f"costs: the matrix must be numbers of shape (C, C), or (C + 1, C) with a last row of "
-            f"reviews; got shape {array.shape}, {array.dtype}"
+            f"reviews; got shape {array.shape}, {array.dtype}",
+            code="costs-invalid",
         )
     rows, columns = array.shape
     if columns < 2 or rows - columns not in (0, 1):
         raise InputError(
             "costs: the matrix must have a row for each decision and a column for each true class, "
-            f"(C, C), or (C + 1, C) with a last row of reviews; got {rows} x {columns}"
+            f"(C, C), or (C + 1, C) with a last row of reviews; got {rows} x {columns}",
+            code="costs-invalid",
         )
     wide = np.asarray(array, dtype=np.float64)
     bad = ~(np.isfinite(wide) & (wide >= 0))
@@ -247,10 +267,13 @@ def _square(array: Any) -> FloatArray:
         i, j = np.argwhere(bad)[0]
         raise InputError(
             f"costs: the matrix must be finite and not negative; row {i}, column {j} is "
-            f"{wide[i, j]:g}. For a gain, raise the other entries of its column"
+            f"{wide[i, j]:g}. For a gain, raise the other entries of its column",
+            code="costs-invalid",
         )
     if bool((wide[:columns] == wide[0]).all()):
-        raise InputError("costs: every answer costs the same; there is nothing to decide")
+        raise InputError(
+            "costs: every answer costs the same; there is nothing to decide", code="costs-invalid"
+        )
     return wide
 
 
@@ -267,7 +290,8 @@ def _require_classes(names: Sequence[str], array: FloatArray) -> None:
     if len(names) != array.shape[1] or len(set(names)) < len(names):
         raise InputError(
             f"costs: classes must be {array.shape[1]} different names, one for each column of the "
-            f"matrix; got {len(names)} ({len(set(names))} different)"
+            f"matrix; got {len(names)} ({len(set(names))} different)",
+            code="costs-invalid",
         )
 
 

@@ -121,14 +121,17 @@ def expected_cost(
     True
     """
     if not isinstance(costs, Costs):
-        raise InputError(f"costs must be sc.Costs(...); got {type(costs).__name__}")
+        raise InputError(
+            f"costs must be sc.Costs(...); got {type(costs).__name__}", code="costs-invalid"
+        )
     require_options(n_boot, level)
     scored = Scored.of(y_true, y_proba)
     before = None if raw is None else Scored.of(y_true, raw)
     if before is not None and before.n_classes != scored.n_classes:
         raise InputError(
             f"raw has {before.n_classes} classes and y_proba {scored.n_classes}; give both of the "
-            "same model"
+            "same model",
+            code="columns-differ",
         )
     names = frame_names(y_proba) if class_names is None else class_names
     table = costs.table(scored.n_classes, names, score=scored.outcome)

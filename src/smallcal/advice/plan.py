@@ -123,7 +123,8 @@ def plan(
     ):
         raise InputError(
             f"clusters: the largest has {most:,} of {preds.n:,} rows; a plan needs rows of others "
-            f"to measure on, so at most {_LARGEST:.0%} of the rows may be in one"
+            f"to measure on, so at most {_LARGEST:.0%} of the rows may be in one",
+            code="clusters-invalid",
         )
     wanted = plan_sizes(preds.n, sizes)
     steps = sizes_to_fit(preds.n, wanted)
@@ -161,7 +162,8 @@ def require_pilot(n: int) -> None:
     if n < MIN_PILOT:
         raise InputError(
             f"a plan needs at least {MIN_PILOT} labelled samples, preferably a few hundred; this "
-            f"split has {n}"
+            f"split has {n}",
+            code="too-few-samples",
         )
 
 
@@ -178,7 +180,7 @@ def plan_sizes(n: int, sizes: Iterable[int] | None) -> list[int]:
         return sorted({n, *(size for size in rounds if 50 <= size <= 4 * n)})
     wanted = {whole_number(size, "each size", least=MIN_FIT_SAMPLES) for size in sizes}
     if not wanted:
-        raise InputError("sizes names none; give at least one number of samples")
+        raise InputError("sizes names none; give at least one number of samples", code="empty")
     return sorted({n, *wanted})
 
 
@@ -186,11 +188,15 @@ def _true_name(method: str, input: str) -> str:
     row = method_named(method, input)
     name = true_name(method, input)
     if row.map == "identity":
-        raise InputError("none fits nothing, so more samples change nothing; plan another method")
+        raise InputError(
+            "none fits nothing, so more samples change nothing; plan another method",
+            code="method-unsuitable",
+        )
     if row.needs:
         raise InputError(
             f"{name} needs {' and '.join(row.needs)} and cannot be planned; choose a method that "
-            "needs logits alone"
+            "needs logits alone",
+            code="method-unsuitable",
         )
     return name
 
@@ -198,12 +204,18 @@ def _true_name(method: str, input: str) -> str:
 def _checked_targets(target: Mapping[str, float]) -> dict[str, float]:
     for name, value in target.items():
         if name not in FORECAST_METRICS:
-            raise InputError(f"no target for {name!r}; choose from {', '.join(FORECAST_METRICS)}")
+            raise InputError(
+                f"no target for {name!r}; choose from {', '.join(FORECAST_METRICS)}",
+                code="metric-unknown",
+            )
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise InputError(f"the target of {name} must be a number above 0; got {value!r}")
+            raise InputError(
+                f"the target of {name} must be a number above 0; got {value!r}", code="option-range"
+            )
         if value >= 1 and name != "top_label_bce":
             raise InputError(
-                f"the target of {name} is a fraction: write {value / 100:g} for {value:g} %"
+                f"the target of {name} is a fraction: write {value / 100:g} for {value:g} %",
+                code="option-format",
             )
     return dict(target)
 

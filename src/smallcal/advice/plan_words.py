@@ -165,7 +165,9 @@ class Plan(InNotebook):
         for row in (*self.rows, *self.references):
             if row.method == wanted and (row.size == size or wanted == "none"):
                 return row
-        raise InputError(f"the plan has no row of {wanted} with {size} samples")
+        raise InputError(
+            f"the plan has no row of {wanted} with {size} samples", code="unknown-choice"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""

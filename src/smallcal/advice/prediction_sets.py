@@ -308,11 +308,18 @@ def _others(fitted: FittedCalibrator, rule: PredictionSet) -> Iterator[Any]:
 def _require_options(alpha: float, score: str, penalty: float, k_reg: int) -> None:
     number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
     if not number or not 0 < alpha < 1:
-        raise InputError(f"alpha must lie between 0 and 1, such as 0.1; got {alpha!r}")
+        raise InputError(
+            f"alpha must lie between 0 and 1, such as 0.1; got {alpha!r}", code="option-range"
+        )
     if score not in SCORES:
-        raise InputError(f"no score of classes is called {score!r}; {choose(str(score), SCORES)}")
+        raise InputError(
+            f"no score of classes is called {score!r}; {choose(str(score), SCORES)}",
+            code="unknown-choice",
+        )
     if not 0 <= penalty < math.inf:
-        raise InputError(f"penalty must be a number of at least 0; got {penalty!r}")
+        raise InputError(
+            f"penalty must be a number of at least 0; got {penalty!r}", code="option-range"
+        )
     whole_number(k_reg, "k_reg", least=0)
 
 
@@ -321,17 +328,23 @@ def _rows(
 ) -> tuple[Predictions, str]:
     """Return the rows, checked, with their fingerprint; those of the fit are refused."""
     if not fitted.deployable:
-        raise InputError(f"{fitted.method} is for comparison only; it has no prediction sets")
+        raise InputError(
+            f"{fitted.method} is for comparison only; it has no prediction sets",
+            code="method-unsuitable",
+        )
     preds = labelled(fitted, X, y, features=features, groups=groups)
     if preds.n_classes != fitted.n_classes:
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
-        raise InputError(f"{fitted.input} must have {want}; got {preds.n_classes}")
+        raise InputError(
+            f"{fitted.input} must have {want}; got {preds.n_classes}", code="columns-differ"
+        )
     coded(fitted.groups, groups, preds.n)  # which says what is missing, or unknown
     digest = preds.sha256()
     if known := learned_from(fitted, preds, digest):
         raise InputError(
             f"these are the rows that the calibrator was {known} on, where its results are too "
-            "good: keep some labelled rows aside for the sets"
+            "good: keep some labelled rows aside for the sets",
+            code="rows-of-the-fit",
         )
     return preds, digest
 

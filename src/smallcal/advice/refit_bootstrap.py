@@ -99,7 +99,7 @@ def refit_bootstrap(
     require_options(n_boot, level, least=2)
     reference = methods[0] if methods and baseline is None else baseline
     if not methods or reference not in methods:
-        raise InputError("methods must name at least one, the baseline among them")
+        raise InputError("methods must name at least one, the baseline among them", code="empty")
     chosen = chosen_metrics(metrics)
     fitted_on = Predictions.of(*cal, input=input)
     tested_on = Predictions.of(*test, input=input, score=fitted_on.score)
@@ -117,7 +117,9 @@ def refit_bootstrap(
             _measure(views, chosen, picked if resample_test else None, rows)
         advance(1)
     if failed == n_boot:
-        raise InputError("no resample of the calibration split could be fitted")
+        raise InputError(
+            "no resample of the calibration split could be fitted", code="too-few-samples"
+        )
     unit = "calibration samples" + (" and test samples" if resample_test else "")
     drawn = {
         (name, metric.name): Draws.of(metric, view, np.array(rows[name, metric.name]))

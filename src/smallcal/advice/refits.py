@@ -148,7 +148,8 @@ def gather_refits(
     if not found.n:
         raise InputError(
             "no resample of these samples could be fitted; there are too few of them, or size is "
-            "too small"
+            "too small",
+            code="too-few-samples",
         )
     return found
 

@@ -265,11 +265,16 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
     """Raise unless these options of :func:`select` go together."""
     require_options(DEFAULT_BOOT, level)
     if rule not in RULES:
-        raise InputError(f"rule must be one of {', '.join(RULES)}; got {rule!r}")
+        raise InputError(
+            f"rule must be one of {', '.join(RULES)}; got {rule!r}", code="unknown-choice"
+        )
     (metric,) = chosen_metrics([loss])
     if metric.better != "lower":
         lower = ", ".join(name for name, row in METRICS.items() if row.better == "lower")
-        raise InputError(f"loss must be a metric that is better lower: {lower}; got {loss!r}")
+        raise InputError(
+            f"loss must be a metric that is better lower: {lower}; got {loss!r}",
+            code="option-range",
+        )
     if rule == "sample" and metric.values is None:
         means = [name for name, row in METRICS.items() if row.values and row.better == "lower"]
         raise InputError(
@@ -277,13 +282,17 @@ def require_rule(rule: str, *, loss: str, n_repeats: int, n_folds: int, level: f
             f"{loss!r}. To select by it ",
             python="say rule='repeat', 'fold' or 'holdout'",
             shell="say --rule repeat, fold or holdout",
+            code="options-conflict",
         )
     whole_number(n_repeats, "n_repeats", least=1)
     whole_number(n_folds, "n_folds", least=2)
     if rule == "repeat" and n_repeats < 2:
         needs = "of at least 2 for its standard error"
         raise InputError(
-            "rule 'repeat' needs ", python=f"n_repeats {needs}", shell=f"--repeats {needs}"
+            "rule 'repeat' needs ",
+            python=f"n_repeats {needs}",
+            shell=f"--repeats {needs}",
+            code="option-missing",
         )
 
 
@@ -313,7 +322,7 @@ def candidates_for(
     if given is not None:
         tried = _composed(given, shared, preds.kind)
         if not tried:
-            raise InputError("candidates names none; name at least one method")
+            raise InputError("candidates names none; name at least one method", code="empty")
         return tried, []
     every = _composed(usual_candidates(preds.kind), shared, preds.kind)
     left_out = []
@@ -343,7 +352,9 @@ def _composed(
 ) -> dict[str, Candidate]:
     """Return candidates by label; one that is named twice is the same one."""
     if isinstance(given, str):
-        raise InputError(f"candidates must be a list of names; got the string {given!r}")
+        raise InputError(
+            f"candidates must be a list of names; got the string {given!r}", code="option-type"
+        )
     labelled = given.items() if isinstance(given, Mapping) else (("", entry) for entry in given)
     found: dict[str, Candidate] = {}
     for label, recipe in labelled:
@@ -355,7 +366,10 @@ def _composed(
             options = {"keep_predictions": True, **options}
         method = _with_options(name, options, shared["random_state"])
         if "labels" in method.needs:
-            raise InputError(f"{name} reads the labels of what it predicts; it cannot be chosen")
+            raise InputError(
+                f"{name} reads the labels of what it predicts; it cannot be chosen",
+                code="method-unsuitable",
+            )
         found[label] = Candidate(name, options, method)
     return found
 
@@ -389,5 +403,6 @@ def _parted(recipe: Recipe) -> tuple[str, dict[str, Any]]:
         return str(name), dict(options)
     except (TypeError, ValueError):
         raise InputError(
-            f"a candidate must be a method's name or (name, options); got {recipe!r}"
+            f"a candidate must be a method's name or (name, options); got {recipe!r}",
+            code="option-type",
         ) from None

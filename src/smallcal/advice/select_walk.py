@@ -158,7 +158,10 @@ def walk(
             best = label if row.verdict != "rejected" else best
         rows.append(row)
     if not best:
-        raise InputError(f"no candidate could be judged; {rows[0].candidate}: {rows[0].note}")
+        raise InputError(
+            f"no candidate could be judged; {rows[0].candidate}: {rows[0].note}",
+            code="method-unsuitable",
+        )
     plain = next((row for row in rows if row.candidate == "none" and row.against), None)
     if guard is None or plain is None or not enough or best == "none":
         return rows

@@ -267,7 +267,10 @@ def signal_to_noise(
     """
     _require(signals, n_groups, null, n_partitions)
     if objective not in OBJECTIVES:
-        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
+        raise InputError(
+            f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}",
+            code="unknown-choice",
+        )
     require_options(n_null, level, name="n_null")
     preds = Predictions.of(logits, y, input=input, features=features)
     preds.require_fittable()
@@ -296,11 +299,14 @@ def _require(signals: Sequence[str], n_groups: int, null: str, n_partitions: int
     unknown = [name for name in signals if name not in possible]
     if isinstance(signals, str) or unknown or not signals or len(set(signals)) != len(signals):
         raise InputError(
-            f"signals must be different names among {', '.join(possible)}; got {signals!r}"
+            f"signals must be different names among {', '.join(possible)}; got {signals!r}",
+            code="unknown-choice",
         )
     whole_number(n_groups, "n_groups", least=2)
     if null not in NULLS:
-        raise InputError(f"null must be one of {', '.join(NULLS)}; got {null!r}")
+        raise InputError(
+            f"null must be one of {', '.join(NULLS)}; got {null!r}", code="unknown-choice"
+        )
     whole_number(n_partitions, "n_partitions", least=1)
 
 

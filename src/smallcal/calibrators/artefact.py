@@ -154,7 +154,8 @@ def upgraded(document: Any, *, source: str) -> Any:
     if any(document.get(name) is not None for name in _UNTIL_2):
         raise ArtefactError(
             f"{source} was fitted by an older default of smallcal, which this version does not "
-            "have; fit again: smallcal fit DATA -o NEW.json"
+            "have; fit again: smallcal fit DATA -o NEW.json",
+            code="artefact-outdated",
         )
     kept = {name: value for name, value in document.items() if name not in _UNTIL_2}
     if isinstance(kept.get("options"), dict):
@@ -166,12 +167,15 @@ def upgraded(document: Any, *, source: str) -> Any:
 def validate(document: object, *, source: str) -> None:
     """Raise :class:`ArtefactError` unless the document is a calibrator of a known version."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ArtefactError(f"{source} is not a smallcal calibrator (no format {FORMAT!r})")
+        raise ArtefactError(
+            f"{source} is not a smallcal calibrator (no format {FORMAT!r})", code="artefact-damaged"
+        )
     version = document.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ArtefactError(
             f"{source} has artefact version {shown(version)}; this smallcal reads 1 to {VERSION}. "
-            "Install the release that wrote it, or fit again"
+            "Install the release that wrote it, or fit again",
+            code="artefact-version",
         )
     for axis, kinds in _KINDS.items():
         part = document.get(axis)
@@ -180,7 +184,7 @@ def validate(document: object, *, source: str) -> None:
             plugins.methods()  # a package that offers methods may bring it
     wrong = problem(document, _known())
     if wrong:
-        raise ArtefactError(f"{source} is not a valid calibrator: {wrong}")
+        raise ArtefactError(f"{source} is not a valid calibrator: {wrong}", code="artefact-damaged")
 
 
 def problem(value: object, rule: dict[str, Any], where: str = "") -> str:

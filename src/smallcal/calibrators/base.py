@@ -264,7 +264,8 @@ class BaseCalibrator(Holder, EstimatorInNotebook, ClassifierMixin, BaseEstimator
         if not isinstance(fitted.signal, Risk | FeatureRisk):
             raise InputError(
                 f"this calibrator ({fitted.method}) has no risk score; its signal is "
-                f"{fitted.signal.kind!r}"
+                f"{fitted.signal.kind!r}",
+                code="method-unsuitable",
             )
         scores = fitted.scores(X, features=features)
         return sigmoid(scores) if fitted.signal.logit else scores

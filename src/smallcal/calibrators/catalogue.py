@@ -42,7 +42,8 @@ class _Catalogue(Mapping[str, Method]):
         if not isinstance(offered, Method):
             raise InputError(
                 f"the method {name!r} of another package is a {type(offered).__name__}, not a "
-                "smallcal.calibrators.method.Method"
+                "smallcal.calibrators.method.Method",
+                code="plugin-unusable",
             )
         return replace(offered, name=name, title=offered.title or name)
 
@@ -145,6 +146,7 @@ def _no_method(name: str) -> SmallcalError:
         f"unknown method {name!r}; ",
         python=meant or "smallcal.methods() lists them",
         shell=meant or "`smallcal methods` lists them",
+        code="method-unknown",
     )
 
 
@@ -248,7 +250,9 @@ def _pair(bounds: Sequence[float]) -> tuple[float, float]:
     try:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
-        raise InputError(f"bounds must be two temperatures (low, high); got {bounds!r}") from None
+        raise InputError(
+            f"bounds must be two temperatures (low, high); got {bounds!r}", code="option-type"
+        ) from None
     return low, high
 
 
@@ -266,4 +270,7 @@ def _drawn_seed(random_state: RandomState) -> int:
         return int(random_state.integers(2**31))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    raise InputError(f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}")
+    raise InputError(
+        f"random_state must be an integer in 0 .. 2**32 - 1; got {random_state!r}",
+        code="option-range",
+    )

@@ -76,7 +76,9 @@ class ClassFrequencies(Later):
         for name in ("before", "now"):
             shares = np.array(getattr(self, name))
             if not (shares > 0).all() or not np.isclose(shares.sum(), 1):
-                raise InputError(f"frequencies {name} must be above 0 and sum to 1")
+                raise InputError(
+                    f"frequencies {name} must be above 0 and sum to 1", code="option-range"
+                )
         if len(self.low) != len(self.high) or len(self.low) not in (0, n):
             raise InputError("intervals of frequencies need two ends for each class")
         if self.low and not (np.array(self.low) <= np.array(self.high)).all():

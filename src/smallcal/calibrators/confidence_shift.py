@@ -106,9 +106,11 @@ class ConfidenceShift(Later):
     def __post_init__(self) -> None:
         for name, (low, high) in (("slope", SLOPES), ("bias", BIASES), ("tail", TAILS)):
             if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name} must lie in {low:g} to {high:g}")
+                raise InputError(f"{name} must lie in {low:g} to {high:g}", code="option-range")
         if len(self.batches) > BATCHES:
-            raise InputError(f"at most {BATCHES} batches; got {len(self.batches)}")
+            raise InputError(
+                f"at most {BATCHES} batches; got {len(self.batches)}", code="option-range"
+            )
         self.evidence  # noqa: B018  checks its counts
 
     @property

@@ -177,6 +177,7 @@ class Threshold(Decision):
                     "this decision has a threshold for each group; ",
                     python="pass the group of each row as groups=",
                     shell="name the column or array of each row's group with --group",
+                    code="groups-missing",
                 )
             codes = group_codes(groups, self.names)
             if unknown := int(np.count_nonzero(codes < 0)):
@@ -212,7 +213,7 @@ def picked(known: Collection[AnyDecision], share: float | None, wanted: str) -> 
     fitting = [each for each in known if share is None or np.isclose(each.share, share)]
     if len(fitting) != 1:
         shares = ", ".join(f"{each.share:g}" for each in known)
-        raise InputError(f"{wanted} ({shares}); got {share}")
+        raise InputError(f"{wanted} ({shares}); got {share}", code="unknown-choice")
     return fitting[0]
 
 
@@ -241,5 +242,6 @@ def asked(decisions: Sequence[Decision], risk: float | None) -> Threshold:
             "this calibrator has no certified threshold; find one with ",
             python="smallcal.certify(cal, X, y)",
             shell="smallcal certify CALIBRATOR DATA -o NEW",
+            code="no-decision",
         )
     return picked(known, risk, "risk must be one that was certified")

@@ -129,7 +129,9 @@ class Discipline:
         whole_number(self.n_folds, "n_folds", least=2)
         whole_number(self.min_group_size, "min_group_size", least=1)
         if not self.C > 0:
-            raise InputError(f"C must be positive; got {self.C}")
+            raise InputError(f"C must be positive; got {self.C}", code="option-range")
         low, high = self.bounds
         if not 0 < low < high < float("inf"):
-            raise InputError(f"bounds must satisfy 0 < low < high; got {self.bounds}")
+            raise InputError(
+                f"bounds must satisfy 0 < low < high; got {self.bounds}", code="option-range"
+            )

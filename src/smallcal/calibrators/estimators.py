@@ -275,7 +275,8 @@ def make(name: str, **options: Any) -> BaseCalibrator:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InputError(
-            f"{name} has no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}"
+            f"{name} has no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}",
+            code="unknown-choice",
         )
     own = {key: value for key, value in row.known_options().items() if key in known}
     estimator.set_params(**own | options)
@@ -312,7 +313,9 @@ def load(path: str | os.PathLike[str]) -> BaseCalibrator:
     try:
         estimator = estimator_of(fitted)
     except InputError as error:
-        raise ArtefactError(f"{path} is not a valid calibrator: {error}") from None
+        raise ArtefactError(
+            f"{path} is not a valid calibrator: {error}", code="artefact-damaged"
+        ) from None
     estimator._adopt(fitted)
     return estimator
 

@@ -173,7 +173,8 @@ class FittedCalibrator(InNotebook):
         if not isinstance(self.map, TemperatureMap):
             raise InputError(
                 f"{self.method} does not divide logits by a temperature (its map is "
-                f"{self.map.kind!r})"
+                f"{self.map.kind!r})",
+                code="method-unsuitable",
             )
         return self.map(self.scores(logits, features=features, labels=labels))
 
@@ -279,7 +280,9 @@ class FittedCalibrator(InNotebook):
         [0.5]
         """
         if self.input != "score":
-            raise InputError(f"this calibrator takes {self.input}, not one number per row")
+            raise InputError(
+                f"this calibrator takes {self.input}, not one number per row", code="array-shape"
+            )
         more = self.groups or self.keep_predictions or self.later
         plain = not more and groups is None
         direct = of_one_number(self.map, self.signal) if plain else None
@@ -310,9 +313,14 @@ class FittedCalibrator(InNotebook):
     def predict_interval(self, logits: object) -> FloatArray:
         """Return p0 and p1 of each row, shape (n, 2), of Venn-Abers calibrators."""
         if self.later:
-            raise InputError("what was learned after the fit has no interval")
+            raise InputError(
+                "what was learned after the fit has no interval", code="method-unsuitable"
+            )
         if self.groups is not None and self.groups.sigma:
-            raise InputError("effects of groups have no interval; fit venn-abers without groups")
+            raise InputError(
+                "effects of groups have no interval; fit venn-abers without groups",
+                code="method-unsuitable",
+            )
         given = checked(self, logits, None, None).logits.astype(np.float64)
         return self.map.interval(given[:, -1] - given[:, 0])
 
@@ -333,7 +341,8 @@ class FittedCalibrator(InNotebook):
         if result.shape != array.shape or result.dtype not in WRITABLE:
             raise InputError(
                 f"out must have shape {array.shape} and type float32 or float64 in this machine's "
-                f"byte order; got {result.shape}, {result.dtype}"
+                f"byte order; got {result.shape}, {result.dtype}",
+                code="array-shape",
             )
         self._fill(given, result)
         self._shift(result, given.groups)
@@ -403,7 +412,9 @@ class FittedCalibrator(InNotebook):
             require_sound(fitted, n_parameters=document["n_parameters"])
         except InputError as error:
             why = shortened(str(error))  # it may quote numbers, and there may be many
-            raise ArtefactError(f"{source} is not a valid calibrator: {why}") from None
+            raise ArtefactError(
+                f"{source} is not a valid calibrator: {why}", code="artefact-damaged"
+            ) from None
         return fitted
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -412,7 +423,10 @@ class FittedCalibrator(InNotebook):
             why = "its numbers live in another package"
             if self.signal.needs:
                 why = "it reads the labels of what it predicts"
-            raise InputError(f"{self.method} is for comparison only and cannot be saved: {why}")
+            raise InputError(
+                f"{self.method} is for comparison only and cannot be saved: {why}",
+                code="method-unsuitable",
+            )
         require_sound(self)  # what is saved can be loaded
         artefact.write(self.to_dict(), path)
 

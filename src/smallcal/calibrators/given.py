@@ -49,7 +49,9 @@ def checked(fitted: FittedCalibrator, logits: object, features: object, labels: 
     array, signal = fitted.logits_of(logits), fitted.signal
     if array.shape[1] != fitted.n_classes:
         want = f"the {fitted.n_classes} columns this calibrator was fitted on"
-        raise InputError(f"{fitted.input} must have {want}; got {array.shape[1]}")
+        raise InputError(
+            f"{fitted.input} must have {want}; got {array.shape[1]}", code="columns-differ"
+        )
     _refuse_probabilities(fitted, array)
     for name, value in (("features", features), ("labels", labels)):
         if name in signal.needs and value is None:
@@ -60,7 +62,8 @@ def checked(fitted: FittedCalibrator, logits: object, features: object, labels: 
         if more.shape[1] != signal.n_features:
             raise InputError(
                 f"features must have the {signal.n_features} columns this calibrator was fitted "
-                f"on; got {more.shape[1]}"
+                f"on; got {more.shape[1]}",
+                code="features-missing",
             )
     if "labels" in signal.needs:
         n, n_classes = array.shape
@@ -93,7 +96,8 @@ def _refuse_probabilities(fitted: FittedCalibrator, logits: FloatArray) -> None:
     if like := probabilities_like(logits):
         raise InputError(
             f"logits look like probabilities ({like}), but this calibrator was fitted on logits: "
-            "give raw logits, or fit one on probabilities"
+            "give raw logits, or fit one on probabilities",
+            code="probabilities-as-logits",
         )
 
 
@@ -118,11 +122,13 @@ def coded(known: GroupEffects | None, groups: object, n: int) -> IntArray | None
                 "this calibrator was fitted with groups; ",
                 python="pass the group of each row as groups=",
                 shell="name the column or array of each row's group with --group",
+                code="groups-missing",
             )
         return None
     if known is None:
         raise InputError(
-            "groups were given, but this calibrator was fitted without; fit it with groups="
+            "groups were given, but this calibrator was fitted without; fit it with groups=",
+            code="groups-invalid",
         )
     codes = known.codes(as_groups(groups, n=n))
     if note := known.unseen_note(codes):

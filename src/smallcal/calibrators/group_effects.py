@@ -90,13 +90,22 @@ class GroupEffects(Part):
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.effects) == len(self.counts) > 0:
-            raise InputError("groups need a name, an effect and a count each, and at least one")
+            raise InputError(
+                "groups need a name, an effect and a count each, and at least one",
+                code="groups-invalid",
+            )
         if len(set(self.names)) != len(self.names) or "" in self.names:
-            raise InputError("the names of groups must differ, and none may be empty")
+            raise InputError(
+                "the names of groups must differ, and none may be empty", code="groups-invalid"
+            )
         if not all(abs(each) <= LARGEST_EFFECT for each in self.effects):
-            raise InputError(f"no effect of a group may be larger than {LARGEST_EFFECT:g}")
+            raise InputError(
+                f"no effect of a group may be larger than {LARGEST_EFFECT:g}", code="groups-invalid"
+            )
         if not 0 <= self.sigma < np.inf or (self.sigma == 0 and any(self.effects)):
-            raise InputError(f"effects of groups need a scale above 0; got {self.sigma}")
+            raise InputError(
+                f"effects of groups need a scale above 0; got {self.sigma}", code="groups-invalid"
+            )
         # The last entry is that of code -1.
         object.__setattr__(self, "_table", np.array([*self.effects, 0.0]))
 
@@ -230,7 +239,9 @@ def fit_effects(claims: Claims, names: tuple[str, ...]) -> GroupEffects:
     """
     known = claims.codes >= 0
     if not bool(known.any()):
-        raise InputError("groups: no row has a group; every entry is missing or empty")
+        raise InputError(
+            "groups: no row has a group; every entry is missing or empty", code="groups-invalid"
+        )
     there, codes, counts = np.unique(claims.codes[known], return_inverse=True, return_counts=True)
     odds, holds, weight = claims.odds[known], claims.holds[known], claims.weight[known]
     claims = Claims(odds, holds, weight, codes.reshape(-1))

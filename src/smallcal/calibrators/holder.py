@@ -37,5 +37,5 @@ def fitted_of(
     if isinstance(calibrator, Holder):
         return calibrator._fitted()
     if not isinstance(calibrator, FittedCalibrator):
-        raise InputError(f"{needed}; got {type(calibrator).__name__}")
+        raise InputError(f"{needed}; got {type(calibrator).__name__}", code="option-type")
     return calibrator

@@ -89,7 +89,10 @@ def with_later(
 def without_last(fitted: FittedCalibrator) -> FittedCalibrator:
     """Return the calibrator as it was before it learned the last thing."""
     if not fitted.later:
-        raise InputError("this calibrator learned nothing after its fit; there is nothing to undo")
+        raise InputError(
+            "this calibrator learned nothing after its fit; there is nothing to undo",
+            code="options-conflict",
+        )
     *rest, last = fitted.later
     decisions = tuple(map(Decision.from_dict, last.aside.get("decisions", ())))
     before = last.aside.get("reference")

@@ -113,7 +113,8 @@ class Method:
         if unknown:
             raise InputError(
                 f"a method of {self.signal} and {self.map} has no option {unknown[0]!r}; "
-                + (choose(unknown[0], known) if known else "it has none")
+                + (choose(unknown[0], known) if known else "it has none"),
+                code="unknown-choice",
             )
         if "n_groups" in self.options:
             whole_number(self.options["n_groups"], "n_groups", least=1)
@@ -179,7 +180,10 @@ class Method:
         known = self.known_options()
         unknown = sorted(set(options) - set(known) - set(own))
         if unknown:
-            raise InputError(f"no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}")
+            raise InputError(
+                f"no option {unknown[0]!r}; {choose(unknown[0], sorted(known))}",
+                code="unknown-choice",
+            )
         axes = {name: options[name] for name in _AXES if name in options}
         care = {name: frozen(options[name]) for name in _CARE if name in options}
         kept = {name: value for name, value in {**self.options, **options}.items() if name in own}
@@ -281,9 +285,13 @@ _AXES = ("objective", "signal", "keep_predictions")
 def _part_options(signal: str, map_name: str) -> dict[str, Any]:
     """Return the options of a signal and a map, with their defaults."""
     if map_name not in RECIPES:
-        raise InputError(f"unknown map {map_name!r}; {choose(map_name, RECIPES)}")
+        raise InputError(
+            f"unknown map {map_name!r}; {choose(map_name, RECIPES)}", code="unknown-choice"
+        )
     if signal not in ROUTES:
-        raise InputError(f"unknown signal {signal!r}; {choose(signal, ROUTES)}")
+        raise InputError(
+            f"unknown signal {signal!r}; {choose(signal, ROUTES)}", code="unknown-choice"
+        )
     return {**ROUTES[signal].options, **RECIPES[map_name].options}
 
 

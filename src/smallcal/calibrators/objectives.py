@@ -323,7 +323,10 @@ def mixed(weight: float) -> Objective:
     'mixed(3)'
     """
     if not 0 <= weight < float("inf"):
-        raise InputError(f"the weight of mixed(...) must be finite and not negative; got {weight}")
+        raise InputError(
+            f"the weight of mixed(...) must be finite and not negative; got {weight}",
+            code="option-range",
+        )
 
     def terms(gaps: Gaps, m: Moments) -> Terms:
         parts = zip(_nll(gaps, m), _bce(gaps, m), strict=True)
@@ -370,9 +373,11 @@ def _weighted(name: str) -> Objective:
     match = re.fullmatch(r"mixed(?:\(([0-9.eE+-]+)\))?", name) if isinstance(name, str) else None
     if match is None:
         known = ["nll", "bce", "brier", "softece", "mixed(weight)"]
-        raise InputError(f"unknown objective {name!r}; {choose(name, known)}")
+        raise InputError(
+            f"unknown objective {name!r}; {choose(name, known)}", code="unknown-choice"
+        )
     try:
         weight = float(match.group(1) or 1)
     except ValueError:
-        raise InputError(f"the weight in {name!r} is not a number") from None
+        raise InputError(f"the weight in {name!r} is not a number", code="option-format") from None
     return mixed(weight)

@@ -54,9 +54,11 @@ _LEAST_SCALE = 1e-100
 def require_scale(least: float) -> None:
     """Raise unless the smallest spread can be divided by."""
     if not least > 0:
-        raise InputError(f"scale must be positive; got {least}")
+        raise InputError(f"scale must be positive; got {least}", code="option-range")
     if least < _LEAST_SCALE:
-        raise InputError(f"scale must be at least {_LEAST_SCALE:g}; got {least:g}")
+        raise InputError(
+            f"scale must be at least {_LEAST_SCALE:g}; got {least:g}", code="option-range"
+        )
 
 
 class Scores(NamedTuple):

@@ -49,7 +49,8 @@ def load(name: str, group: str) -> object:
         package = entry.dist.name if entry.dist is not None else entry.module
         raise InputError(
             f"the {what} {name!r} of the package {package} cannot be loaded: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}",
+            code="plugin-unusable",
         ) from error
 
 

@@ -202,5 +202,6 @@ def _asked(fitted: FittedCalibrator, alpha: float | None) -> PredictionSet:
             "this calibrator has no prediction sets; make them with ",
             python="smallcal.prediction_sets(cal, X, y)",
             shell="smallcal certify CALIBRATOR DATA --sets 10% -o NEW",
+            code="no-decision",
         )
     return picked(known, alpha, "alpha must be one that sets were made for")

@@ -220,7 +220,10 @@ def watch(fitted: FittedCalibrator, logits: object, features: object = None) -> 
     [5, 5, 5]
     """
     if not fitted.deployable:
-        raise InputError(f"{fitted.method} is for comparison only; there is nothing to monitor")
+        raise InputError(
+            f"{fitted.method} is for comparison only; there is nothing to monitor",
+            code="method-unsuitable",
+        )
     given = checked(fitted, logits, features, None)
     # Of a score it is outcome 1 that is claimed, also where it is the less probable.
     odds = log_odds(given.logits) if fitted.score is None else given.logits[:, 1]

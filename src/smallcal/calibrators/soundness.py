@@ -54,13 +54,18 @@ def _require_classes(fitted: FittedCalibrator) -> None:
     for name, part in named:
         columns = getattr(part, "n_classes", None)
         if columns not in (None, n_classes):
-            raise InputError(f"the {name} is for {columns} classes, not {n_classes}")
+            raise InputError(
+                f"the {name} is for {columns} classes, not {n_classes}", code="columns-differ"
+            )
     if (fitted.score is not None) != (fitted.input == "score"):
         raise InputError('input "score" and what scores are taken for go together')
     if fitted.score is not None and n_classes != 2:
         raise InputError(f"a score has two outcomes, not {n_classes}")
     if fitted.class_names is not None and len(fitted.class_names) != n_classes:
-        raise InputError(f"{len(fitted.class_names)} class_names for {n_classes} classes")
+        raise InputError(
+            f"{len(fitted.class_names)} class_names for {n_classes} classes",
+            code="class-names-invalid",
+        )
 
 
 def _require_scores(fitted: FittedCalibrator) -> None:

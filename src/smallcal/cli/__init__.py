@@ -102,7 +102,7 @@ def _invoke(args: Sequence[str]) -> int:
 def _report(error: Exception) -> int:
     _show_traceback(error)
     if isinstance(error, SmallcalError):
-        return _fail(error.shell, BAD_INPUT)
+        return _fail(f"{error.shell} [{error.code}]", BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
         return _fail(_usage(error), BAD_INPUT)
     return _report_defect(error)

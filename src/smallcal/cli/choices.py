@@ -51,7 +51,7 @@ def words(text: str, option: str) -> tuple[str, ...]:
     """
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise InputError(f"{option} names none; got {text!r}")
+        raise InputError(f"{option} names none; got {text!r}", code="empty")
     return found
 
 
@@ -71,7 +71,9 @@ def shares(texts: Sequence[str], option: str) -> list[float]:
         except ValueError:
             share = math.nan
         if not math.isfinite(share):
-            raise InputError(f"{option} takes a share such as 2% or 0.02; got {text!r}")
+            raise InputError(
+                f"{option} takes a share such as 2% or 0.02; got {text!r}", code="option-format"
+            )
         found[float(f"{share:.12g}")] = None  # 7% is 0.07, not 0.07 and a bit
     return list(found)
 
@@ -86,7 +88,7 @@ def share(text: str, option: str) -> float:
     """
     found = shares([text], option)
     if len(found) > 1:
-        raise InputError(f"{option} takes one share; got {text!r}")
+        raise InputError(f"{option} takes one share; got {text!r}", code="option-format")
     return found[0]
 
 
@@ -102,10 +104,12 @@ def method_options(method: str, settings: Sequence[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, text in pairs(settings):
         if name in _OWN_FLAGS:
-            raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}")
+            raise InputError(f"--set {name}: use {_OWN_FLAGS[name]}", code="options-conflict")
         if name not in known:
             advice = choose(name, sorted(known)) if known else "it has none"
-            raise InputError(f"--set {name}: {method} has no such option; {advice}")
+            raise InputError(
+                f"--set {name}: {method} has no such option; {advice}", code="unknown-choice"
+            )
         options[name] = typed(name, text, known[name])
     return options
 
@@ -115,7 +119,7 @@ def pairs(settings: Sequence[str]) -> Iterator[tuple[str, str]]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip() or not text.strip():
-            raise InputError(f"--set needs name=value; got {setting!r}")
+            raise InputError(f"--set needs name=value; got {setting!r}", code="option-format")
         yield name.strip(), text.strip()
 
 
@@ -130,12 +134,14 @@ def typed(name: str, text: str, default: object) -> Any:
     value = _literal(text)
     if isinstance(default, bool):
         if not isinstance(value, bool):
-            raise InputError(f"--set {name} must be true or false; got {text!r}")
+            raise InputError(
+                f"--set {name} must be true or false; got {text!r}", code="option-format"
+            )
         return value
     whole = isinstance(default, int)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         must = "a whole number" if whole else "a number"
-        raise InputError(f"--set {name} must be {must}; got {text!r}")
+        raise InputError(f"--set {name} must be {must}; got {text!r}", code="option-format")
     return value
 
 

@@ -31,7 +31,8 @@ def table_for(
         if costs.classes is not None and (score or class_names is None):
             must = "call its rows and columns 0 and 1" if score else "name those with --class-names"
             raise InputError(
-                f"the matrix names classes ({listed(costs.classes)}), and the data do not; {must}"
+                f"the matrix names classes ({listed(costs.classes)}), and the data do not; {must}",
+                code="costs-invalid",
             )
         table = costs.table(n_classes, None if score else class_names, score=score)
     terminal.note(*(f"--cost: {text}" for text in table.notes))

@@ -57,9 +57,15 @@ class Asked:
     def __post_init__(self) -> None:
         for one, other in (("score", "logits_key"), ("outcome", "labels_key")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
-                raise InputError(f"--{one} and --{other.replace('_', '-')} say the same; keep one")
+                raise InputError(
+                    f"--{one} and --{other.replace('_', '-')} say the same; keep one",
+                    code="options-conflict",
+                )
         if self.scored and self.input not in (None, "score"):
-            raise InputError(f"--score and --outcome are for --input score, not {self.input}")
+            raise InputError(
+                f"--score and --outcome are for --input score, not {self.input}",
+                code="options-conflict",
+            )
 
     @property
     def scored(self) -> bool:
@@ -191,7 +197,8 @@ def load_pair(
         if first is None or "test" not in found:
             raise InputError(
                 f"{cal_data} does not contain two splits (val or cal, and test); name the test "
-                f"file: smallcal {verb} CAL_DATA TEST_DATA"
+                f"file: smallcal {verb} CAL_DATA TEST_DATA",
+                code="file-column",
             )
         cal_data, test_data = f"{cal_data}:{first}", f"{cal_data}:test"
     elif test_data == cal_data:
@@ -200,7 +207,8 @@ def load_pair(
     test = in_order(load(test_data, asked), cal)
     if cal.input != test.input:
         raise InputError(
-            f"{cal_data} holds {cal.input} and {test_data} holds {test.input}; use one kind"
+            f"{cal_data} holds {cal.input} and {test_data} holds {test.input}; use one kind",
+            code="input-differs",
         )
     return cal, test
 
@@ -236,7 +244,7 @@ def judge_agreement(
         "order of the classes?"
     )
     if verdict.stop and not force:
-        raise InputError(f"{text} use --force to continue")
+        raise InputError(f"{text} use --force to continue", code="options-conflict")
     terminal.note(text)
 
 
@@ -246,11 +254,13 @@ def predictions(loaded: Loaded, score: ScoreScale | None = None) -> Predictions:
         if loaded.input == "score":
             raise InputError(
                 f"{loaded.source} has no outcomes; put an array called outcomes into it, or name "
-                "its field with --outcome or its file with --labels"
+                "its field with --outcome or its file with --labels",
+                code="no-labels",
             )
         raise InputError(
             f"{loaded.source} has no labels; put an array called labels into it or name their "
-            "file with --labels"
+            "file with --labels",
+            code="no-labels",
         )
     with naming(loaded.source):
         return Predictions.of(
@@ -304,7 +314,8 @@ def probabilities(
     if checked.score is not None and checked.score.kind != "probability":
         raise InputError(
             f"{loaded.source} holds scores that are not probabilities, so calibration cannot be "
-            "measured. Fit a calibrator and pass it with --calibrator"
+            "measured. Fit a calibrator and pass it with --calibrator",
+            code="input-differs",
         )
     return Seen(checked.labels, uncalibrated(loaded, checked))
 
@@ -354,5 +365,6 @@ def require_same_input(calibrator: FittedCalibrator, input: str, source: str) ->
     if calibrator.input != input:
         raise InputError(
             f"{source} holds {input}, but this calibrator was fitted on {calibrator.input}; "
-            f"say --input {calibrator.input} if the file's names are wrong"
+            f"say --input {calibrator.input} if the file's names are wrong",
+            code="input-differs",
         )

@@ -143,14 +143,16 @@ def _given(source: Source, asked: Asked) -> NDArray[Any] | None:
         if source.label is None:
             raise InputError(
                 f"{source.path} has no labels; put a column called labels into it or name their "
-                "file with --labels"
+                "file with --labels",
+                code="no-labels",
             )
         return None
     given = io.read_labels(asked.labels, key=asked.truth, input=asked.kind)
     if len(given) != source.rows:
         raise InputError(
             f"{source.path} has {source.rows} rows and {asked.labels} {len(given)} labels; there "
-            "must be one label per row"
+            "must be one label per row",
+            code="rows-differ",
         )
     return given
 

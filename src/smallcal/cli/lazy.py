@@ -105,7 +105,9 @@ class LazyGroup(TyperGroup):
         if name not in self.verbs:
             if ctx.resilient_parsing:
                 return None, None, rest
-            raise InputError(f"unknown {self.what} {name!r}; {choose(name, self.verbs)}")
+            raise InputError(
+                f"unknown {self.what} {name!r}; {choose(name, self.verbs)}", code="unknown-choice"
+            )
         if ctx.resilient_parsing:
             return name, outline(name), rest
         return name, self.verbs[name].command(name), rest

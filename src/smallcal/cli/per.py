@@ -51,10 +51,15 @@ def _read(data: str, asked: Asked, *, as_written: bool = False) -> tuple[Loaded,
     by = replace(asked, group=asked.per)
     named = inputs.load(data, by, as_written=as_written, quiet=True).groups
     if named is None or len(named) != len(whole.logits):
-        raise InputError(f"--per: {data} does not say the {asked.per} of each row")
+        raise InputError(
+            f"--per: {data} does not say the {asked.per} of each row", code="groups-missing"
+        )
     without = int(np.count_nonzero(named == ""))
     if without:
-        raise InputError(f"--per: {without:,} of {len(named):,} rows of {data} have no {asked.per}")
+        raise InputError(
+            f"--per: {without:,} of {len(named):,} rows of {data} have no {asked.per}",
+            code="groups-missing",
+        )
     return whole, named
 
 
@@ -68,7 +73,10 @@ def applied(
     whole, named = _read(data, replace(asked, per=per), as_written=True)
     unknown = [str(value) for value in np.unique(named) if value not in files]
     if unknown:
-        raise InputError(f"{folder} has no calibrator of {per} {listed(unknown)}, which {data} has")
+        raise InputError(
+            f"{folder} has no calibrator of {per} {listed(unknown)}, which {data} has",
+            code="unknown-choice",
+        )
     scored = whole.input == "score"
     result = np.zeros((len(named), 2 if scored else whole.logits.shape[1]))
     flags: dict[str, NDArray[Any]] = {}
@@ -110,7 +118,8 @@ def _fill(
         told = " and ".join(", ".join(sorted(each)) for each in (flags, found))
         raise InputError(
             f"{file} has other decisions than the calibrators before it ({told}); certify all of "
-            "them with the same risks"
+            "them with the same risks",
+            code="options-conflict",
         )
     for column, values in found.items():
         shape = like.shape[: values.ndim]
@@ -126,7 +135,10 @@ def _widened(part: Loaded, n_classes: int) -> Loaded:
     """Return samples with as many columns as a calibrator has; those they lack are masked."""
     z = part.logits
     if bool((~is_masked(z[:, n_classes:])).any()):
-        raise InputError(f"{part.source} has more options than its calibrator: {n_classes}")
+        raise InputError(
+            f"{part.source} has more options than its calibrator: {n_classes}",
+            code="too-few-options",
+        )
     wide = np.full((len(z), n_classes), -np.inf)
     wide[:, : z.shape[1]] = z[:, :n_classes]
     return replace(part, logits=wide, class_names=None)
@@ -136,13 +148,15 @@ def _index(folder: str) -> tuple[str, dict[str, str]]:
     """Return what the calibrators of a folder are told apart by, and the file of each."""
     file = Path(folder) / INDEX
     if not file.is_file():
-        raise FileError(f"{folder} holds no {INDEX}; fit --per writes such folders")
+        raise FileError(
+            f"{folder} holds no {INDEX}; fit --per writes such folders", code="file-missing"
+        )
     document = read_document(file, most=_MOST_BYTES, what="index of calibrators", error=FileError)
     per, files = (document.get(key) if isinstance(document, dict) else None for key in _KEYS)
     if not isinstance(per, str) or not isinstance(files, dict):
-        raise FileError(f"{file} is damaged; fit --per writes it")
+        raise FileError(f"{file} is damaged; fit --per writes it", code="file-damaged")
     if not all(isinstance(name, str) and Path(name).name == name for name in files.values()):
-        raise FileError(f"{file} names files outside of its folder")
+        raise FileError(f"{file} names files outside of its folder", code="file-objects")
     return per, files
 
 
@@ -189,7 +203,7 @@ def whole_folder(output: str) -> Iterator[Path]:
     target = Path(output)
     io.require_parent(target)
     if os.path.lexists(target):
-        raise FileError(f"{output} is there already; name a new folder")
+        raise FileError(f"{output} is there already; name a new folder", code="file-exists")
     with file_errors(f"cannot make the folder {output}"):
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
     try:

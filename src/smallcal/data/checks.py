@@ -45,19 +45,25 @@ def as_numpy(values: object, *, name: str) -> NDArray[Any]:
 
 def _converted(values: Any, *, name: str) -> NDArray[Any]:
     if values is None:
-        raise InputError(f"{name} is None; pass an array")
+        raise InputError(f"{name} is None; pass an array", code="array-unreadable")
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
-        raise InputError(f"{name} is a sparse matrix; pass {name}.toarray()")
+        raise InputError(
+            f"{name} is a sparse matrix; pass {name}.toarray()", code="array-unreadable"
+        )
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         return _from_torch(values)
     if isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any()):
-        raise InputError(f"{name} has masked values; fill or drop those rows first")
+        raise InputError(
+            f"{name} has masked values; fill or drop those rows first", code="array-unreadable"
+        )
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} cannot be read as an array: {error}") from None
+        raise InputError(
+            f"{name} cannot be read as an array: {error}", code="array-unreadable"
+        ) from None
 
 
 def _from_torch(tensor: Any) -> NDArray[Any]:
@@ -117,18 +123,19 @@ def _float_matrix(values: object, *, name: str) -> FloatArray:
 def _made_matrix(array: NDArray[Any], *, name: str) -> FloatArray:
     if array.dtype.kind not in "fiu":
         what = "ragged rows or mixed types" if array.dtype == object else f"type {array.dtype}"
-        raise InputError(f"{name} must hold real numbers; got {what}")
+        raise InputError(f"{name} must hold real numbers; got {what}", code="array-type")
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     if array.ndim != 2 or array.shape[1] == 1:
         raise InputError(
             f"{name} must have shape (n, C) with one column per class; got {array.shape}",
             **shape_advice(array),
+            code="array-shape",
         )
     if array.shape[0] == 0:
-        raise InputError(f"{name} has no rows (shape {array.shape})")
+        raise InputError(f"{name} has no rows (shape {array.shape})", code="empty")
     if array.shape[1] == 0:
-        raise InputError(f"{name} has no columns (shape {array.shape})")
+        raise InputError(f"{name} has no columns (shape {array.shape})", code="empty")
     return array
 
 
@@ -141,7 +148,9 @@ def require_probabilities(
     """
     finite = np.asarray(np.isfinite(array).all(axis=1))
     if not bool(finite.all()):
-        raise InputError(f"{name} must be finite; {listed_rows(~finite)} are not")
+        raise InputError(
+            f"{name} must be finite; {listed_rows(~finite)} are not", code="not-finite"
+        )
     outside = np.asarray((array.min(axis=1) < -1e-6) | (array.max(axis=1) > 1 + 1e-3))
     if bool(outside.any()):
         row = int(np.argmax(outside))
@@ -151,6 +160,7 @@ def require_probabilities(
             "logits, ",
             python=advice,
             shell="say --input logits, in the fit too",
+            code="probabilities-range",
         )
     total = array.sum(axis=1, dtype=np.float64)
     # float16 rows of a thousand classes drift by a few per mille; a wrong array is far off.
@@ -160,7 +170,8 @@ def require_probabilities(
         row = int(np.argmax(off))
         raise InputError(
             f"every row of {name} must sum to 1; {listed_rows(off)} do not (row {row} sums to "
-            f"{float(total[row]):g}). If they are rounded, divide each row by its sum"
+            f"{float(total[row]):g}). If they are rounded, divide each row by its sum",
+            code="probabilities-sum",
         )
 
 
@@ -171,10 +182,14 @@ def as_features(values: object, *, n: int, name: str = "features") -> FloatArray
         array = array[:, None]
     if array.dtype.kind not in "fiub" or array.ndim != 2 or array.shape[1] == 0:
         raise InputError(
-            f"{name} must be numbers of shape (n, d); got shape {array.shape}, {array.dtype}"
+            f"{name} must be numbers of shape (n, d); got shape {array.shape}, {array.dtype}",
+            code="array-shape",
         )
     if len(array) != n:
-        raise InputError(f"{name} must have one row per sample: {n} samples, {len(array)} rows")
+        raise InputError(
+            f"{name} must have one row per sample: {n} samples, {len(array)} rows",
+            code="rows-differ",
+        )
     wide = array.astype(np.float64)
     require_finite(wide, name=name)
     return wide
@@ -214,6 +229,7 @@ def _outside(codes: IntArray, n_classes: int, *, name: str) -> InputError:
         f"{name} must lie in 0 .. {n_classes - 1} (there are {n_classes} columns); "
         f"{listed_rows(outside)} do not (row {row} is {int(codes[row])})",
         **hint,
+        code="labels-out-of-range",
     )
 
 
@@ -222,9 +238,12 @@ def _column(array: NDArray[Any], *, n: int, name: str) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise InputError(f"{name} must have shape ({n},); got {array.shape}")
+        raise InputError(f"{name} must have shape ({n},); got {array.shape}", code="array-shape")
     if array.shape[0] != n:
-        raise InputError(f"{name} must have one entry per row: {n} rows, {array.shape[0]} {name}")
+        raise InputError(
+            f"{name} must have one entry per row: {n} rows, {array.shape[0]} {name}",
+            code="rows-differ",
+        )
     return array
 
 
@@ -232,7 +251,8 @@ def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name
     kind = array.dtype.kind
     if kind == "O" and not all(isinstance(value, str) for value in array):
         raise InputError(
-            f"{name} must be integers or strings; got mixed types, the first entry is {array[0]!r}"
+            f"{name} must be integers or strings; got mixed types, the first entry is {array[0]!r}",
+            code="labels-not-integers",
         )
     if kind in "OUS":  # a pandas column of strings holds objects
         return _lookup_names(array.astype(str), class_names=class_names, name=name)
@@ -244,17 +264,19 @@ def _label_codes(array: NDArray[Any], *, class_names: Sequence[str] | None, name
             row = int(np.argmin(whole))
             raise InputError(
                 f"{name} must be whole numbers (the column of the true class); "
-                f"{listed_rows(~whole)} are not (row {row} is {float(array[row]):g})"
+                f"{listed_rows(~whole)} are not (row {row} is {float(array[row]):g})",
+                code="labels-not-integers",
             )
         return array.astype(np.int64)
-    raise InputError(f"{name} must be integers; got type {array.dtype}")
+    raise InputError(f"{name} must be integers; got type {array.dtype}", code="labels-not-integers")
 
 
 def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, name: str) -> IntArray:
     if class_names is None and name == "y_true":  # what measures has no names of classes
         raise InputError(
             f"{name} are strings (the first is {str(array[0])!r}); pass the column number of each "
-            "true class instead"
+            "true class instead",
+            code="labels-are-names",
         )
     if class_names is None:
         raise InputError(
@@ -262,6 +284,7 @@ def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, nam
             "class with ",
             python="Calibrator(class_names=[...]), or pass column numbers",
             shell="--class-names FILE, one name per line, or save column numbers",
+            code="labels-are-names",
         )
     position = {str(label): i for i, label in enumerate(class_names)}
     codes = np.array([position.get(str(label), -1) for label in array], dtype=np.int64)
@@ -270,7 +293,8 @@ def _lookup_names(array: NDArray[Any], *, class_names: Sequence[str] | None, nam
         row = int(np.argmax(unknown))
         raise InputError(
             f"{name} must be among class_names; {listed_rows(unknown)} are not "
-            f"(row {row} is {str(array[row])!r})"
+            f"(row {row} is {str(array[row])!r})",
+            code="labels-unknown",
         )
     return codes
 
@@ -279,13 +303,19 @@ def as_weight(values: object, *, n: int, name: str = "sample_weight") -> FloatAr
     """Return sample weights as float64; they must be finite, >= 0 and not all 0."""
     array = as_numpy(values, name=name)
     if array.dtype.kind not in "fiub" or array.shape != (n,):
-        raise InputError(f"{name} must be {n} numbers; got shape {array.shape}, {array.dtype}")
+        raise InputError(
+            f"{name} must be {n} numbers; got shape {array.shape}, {array.dtype}",
+            code="array-shape",
+        )
     weight = array.astype(np.float64)
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bool(bad.any()):
-        raise InputError(f"{name} must be finite and not negative; {listed_rows(bad)} are not")
+        raise InputError(
+            f"{name} must be finite and not negative; {listed_rows(bad)} are not",
+            code="weights-invalid",
+        )
     if not bool(weight.any()):
-        raise InputError(f"{name} is zero everywhere ({n} rows)")
+        raise InputError(f"{name} is zero everywhere ({n} rows)", code="weights-invalid")
     return weight
 
 
@@ -312,25 +342,34 @@ def whole_number(
     if number is None or number < least or (most is not None and number > most):
         span = f"of at least {least}" if most is None else f"from {least} to {most}"
         reason = f" ({why})" if why else ""
-        raise InputError(f"{name} must be a whole number {span}{reason}; got {value!r}")
+        raise InputError(
+            f"{name} must be a whole number {span}{reason}; got {value!r}", code="option-range"
+        )
     return number
 
 
 def as_class_names(values: object, *, n_classes: int) -> tuple[str, ...]:
     """Return the class names as strings, one per column, without repeats."""
     if isinstance(values, str):
-        raise InputError(f"class_names must be a list of strings; got the string {values!r}")
+        raise InputError(
+            f"class_names must be a list of strings; got the string {values!r}",
+            code="class-names-invalid",
+        )
     # A list is taken as it is: an array of text would drop a NUL at the end of a name.
     if not isinstance(values, list | tuple):
         values = as_numpy(values, name="class_names").ravel()
     names = tuple(str(value) for value in values)
     if len(names) != n_classes:
         raise InputError(
-            f"class_names must have one name per column: {n_classes} columns, {len(names)} names"
+            f"class_names must have one name per column: {n_classes} columns, {len(names)} names",
+            code="class-names-invalid",
         )
     if len(set(names)) != len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"class_names must be different from one another; {repeated!r} repeats")
+        raise InputError(
+            f"class_names must be different from one another; {repeated!r} repeats",
+            code="class-names-invalid",
+        )
     require_names(names)
     return names
 
@@ -342,7 +381,8 @@ def refuse_swapped(scores: object, labels: object, *, first: str, second: str) -
     if left == 1 and right == 2 and getattr(labels, "shape", (0, 0))[1] > 1:
         raise InputError(
             f"{first} is one-dimensional and {second} two-dimensional: the two arguments seem "
-            "to be swapped"
+            "to be swapped",
+            code="arguments-swapped",
         )
 
 
@@ -352,12 +392,14 @@ def refuse_unfittable(logits: FloatArray, *, least: int, name: str) -> None:
     if n < least:
         raise InputError(
             f"{name} has {n} sample{'s' if n != 1 else ''}; fitting needs at least {least} (a few "
-            "hundred give a useful calibrator)"
+            "hundred give a useful calibrator)",
+            code="too-few-samples",
         )
     if bool((logits == logits[:, :1]).all()):
         raise InputError(
             f"{name} are constant in every row: no class is preferred, so calibration has no "
-            "effect. Check which array was passed"
+            "effect. Check which array was passed",
+            code="logits-constant",
         )
 
 
@@ -410,4 +452,5 @@ def _looks_like_probabilities(like: str, name: str) -> InputError:
         f"{name} look like probabilities ({like}): {first}",
         python="say input='probabilities'; for real logits, say input='logits'",
         shell="say --input probabilities; for real logits, say --input logits",
+        code="probabilities-as-logits",
     )

@@ -32,7 +32,9 @@ def as_groups(values: object, *, n: int | None = None, name: str = "groups") -> 
     """
     array = _column(values, name=name)
     if n is not None and len(array) != n:
-        raise InputError(f"{name} must have one entry per row: {n} rows, {len(array)} {name}")
+        raise InputError(
+            f"{name} must have one entry per row: {n} rows, {len(array)} {name}", code="rows-differ"
+        )
     kind = array.dtype.kind
     if kind == "U":
         return array
@@ -51,7 +53,8 @@ def _column(values: object, *, name: str) -> NDArray[Any]:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "OUSiubf":
         raise InputError(
-            f"{name} must be one name or number per row; got shape {array.shape}, {array.dtype}"
+            f"{name} must be one name or number per row; got shape {array.shape}, {array.dtype}",
+            code="array-shape",
         )
     return array
 
@@ -67,7 +70,9 @@ def _name(value: object, name: str) -> str:
         return str(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, int | bool):
         return str(value)
-    raise InputError(f"{name} must be one name or number per row; got {type(value).__name__}")
+    raise InputError(
+        f"{name} must be one name or number per row; got {type(value).__name__}", code="option-type"
+    )
 
 
 def as_clusters(values: object, *, n: int) -> IntArray:
@@ -82,11 +87,14 @@ def as_clusters(values: object, *, n: int) -> IntArray:
     if len(missing := np.flatnonzero(found == "")):
         raise InputError(
             f"clusters: {len(missing):,} of {n:,} rows have none, row {missing[0]} first; a row "
-            "that belongs to no other needs an id of its own"
+            "that belongs to no other needs an id of its own",
+            code="clusters-invalid",
         )
     names = tuple(dict.fromkeys(found.tolist()))
     if len(names) < 2 <= n:
-        raise InputError(f"clusters: all {n:,} rows are in one; at least two are needed")
+        raise InputError(
+            f"clusters: all {n:,} rows are in one; at least two are needed", code="clusters-invalid"
+        )
     return group_codes(found, names)
 
 

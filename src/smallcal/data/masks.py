@@ -132,7 +132,8 @@ def _masked(
     if bool(few.any()):
         raise InputError(
             f"{name}: {listed_rows(few, first_row)} {'have' if few.sum() > 1 else 'has'} fewer "
-            "than two options: minus infinity masks an option, and two must be left"
+            "than two options: minus infinity masks an option, and two must be left",
+            code="too-few-options",
         )
     return np.where(gone, array.dtype.type(MASKED), array), norms
 
@@ -165,7 +166,8 @@ def bad_rows_error(
         must, fix = "finite", "Minus infinity masks a class; nothing else may be infinite"
     return InputError(
         f"{name} must be {must}; {int(bad.sum())} of {len(bad)} rows are not: "
-        f"{listed_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}"
+        f"{listed_rows(bad, first_row)} (column {column} of the first is {value:g}). {fix}",
+        code="not-finite",
     )
 
 
@@ -180,5 +182,6 @@ def _absent_label(labels: NDArray[np.int64], gone: BoolArray) -> InputError:
     first, verb = int(np.argmax(gone)), "do" if gone.sum() > 1 else "does"
     return InputError(
         f"labels must name options that the row has; {listed_rows(gone)} {verb} not (row {first} "
-        f"has no option {int(labels[first])})"
+        f"has no option {int(labels[first])})",
+        code="labels-unknown",
     )

@@ -87,15 +87,18 @@ def require_names(names: Sequence[str], *, what: str = "class_names") -> None:
             short = f"{name[:20]!r}..."
             raise InputError(
                 f"{what}: {short} has {len(name):,} characters; at most {_MOST_LETTERS:,} are "
-                "allowed"
+                "allowed",
+                code="class-names-invalid",
             )
         if name.endswith("\0"):
             raise InputError(
-                f"{what}: {name!r} ends with NUL, which arrays of text drop; rename that class"
+                f"{what}: {name!r} ends with NUL, which arrays of text drop; rename that class",
+                code="class-names-invalid",
             )
         if any("\ud800" <= letter <= "\udfff" for letter in name):
             raise InputError(
-                f"{what}: {name!r} is not valid text (half of a surrogate pair); rename that class"
+                f"{what}: {name!r} is not valid text (half of a surrogate pair); rename that class",
+                code="class-names-invalid",
             )
 
 
@@ -166,7 +169,10 @@ def order_of(names: Sequence[str], known: Sequence[str], *, what: str) -> NDArra
     if missing or unknown or len(place) < len(names):
         parts = [("missing", missing), ("unknown", unknown)]
         said = "; ".join(f"{word} {listed(found)}" for word, found in parts if found)
-        raise InputError(f"{what} do not match the class names: {said or 'a name repeats'}")
+        raise InputError(
+            f"{what} do not match the class names: {said or 'a name repeats'}",
+            code="class-names-invalid",
+        )
     return np.array([place[name] for name in known])
 
 

@@ -49,7 +49,8 @@ def _names(
     if order_of(own, given, what="class_names and the columns") is not None:
         raise InputError(
             "class_names and the columns are in different orders; pass the frame as "
-            "frame[class_names], or leave class_names out"
+            "frame[class_names], or leave class_names out",
+            code="class-names-invalid",
         )
     return given
 

@@ -122,7 +122,10 @@ def entry(cited: str) -> Entry:
         return entries()[cited]
     found = list(parsed(cited))
     if len(found) != 1:
-        raise InputError(f"cites must hold keys of references.bib or BibTeX; got {cited!r}")
+        raise InputError(
+            f"cites must hold keys of references.bib or BibTeX; got {cited!r}",
+            code="reference-invalid",
+        )
     return found[0]
 
 
@@ -140,9 +143,15 @@ def parsed(text: str) -> Iterator[Entry]:
             fields[field[1].lower()] = " ".join(value.split())
             end += len(text[end:]) - len(text[end:].lstrip(" \t\r\n,"))
         if text[end : end + 1] != "}":
-            raise InputError(f"the BibTeX entry {key!r} has a value that is not in braces")
+            raise InputError(
+                f"the BibTeX entry {key!r} has a value that is not in braces",
+                code="reference-invalid",
+            )
         if missing := [name for name in ("author", "title", "year") if not fields.get(name)]:
-            raise InputError(f"the BibTeX entry {key!r} has no {' and no '.join(missing)}")
+            raise InputError(
+                f"the BibTeX entry {key!r} has no {' and no '.join(missing)}",
+                code="reference-invalid",
+            )
         yield Entry(kind.lower(), key, MappingProxyType(fields))
 
 
@@ -153,7 +162,7 @@ def _braced(text: str, start: int, key: str) -> tuple[str, int]:
         depth += {"{": 1, "}": -1}.get(text[place], 0)
         if not depth:
             return text[start:place], place + 1
-    raise InputError(f"a brace of the BibTeX entry {key!r} is not closed")
+    raise InputError(f"a brace of the BibTeX entry {key!r} is not closed", code="reference-invalid")
 
 
 def _plain(latex: str) -> str:

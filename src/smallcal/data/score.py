@@ -80,11 +80,14 @@ class ScoreScale:
             return cls("probability")
         finite = scores[np.isfinite(scores)].astype(np.float64)
         if not len(finite):
-            raise InputError(f"{name} are all infinite; at least some must be numbers")
+            raise InputError(
+                f"{name} are all infinite; at least some must be numbers", code="not-finite"
+            )
         largest = float(np.abs(finite).max())
         if largest > LARGEST:
             raise InputError(
-                f"{name} must be at most {LARGEST:g} in size, or infinite; got {largest:g}"
+                f"{name} must be at most {LARGEST:g} in size, or infinite; got {largest:g}",
+                code="not-finite",
             )
         spread = float(finite.std())
         # Equal numbers have a spread of rounding errors.
@@ -139,7 +142,8 @@ class ScoreScale:
         row = int(np.argmax(outside))
         raise InputError(
             f"{name} must lie in [0, 1], as those of the calibration split did; "
-            f"{listed_rows(outside)} do not (row {row} is {float(scores[row]):g})"
+            f"{listed_rows(outside)} do not (row {row} is {float(scores[row]):g})",
+            code="scores-range",
         )
 
     def flags(self, values: object) -> dict[str, list[int]]:
@@ -191,7 +195,7 @@ def as_one_number(values: object, *, name: str = "scores") -> FloatArray:
     if array.dtype.kind not in "fiub" or array.ndim != 1:
         raise _no_scores(array, name)
     if not len(array):
-        raise InputError(f"{name} has no rows (shape {array.shape})")
+        raise InputError(f"{name} has no rows (shape {array.shape})", code="empty")
     if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
         wider = np.float32 if array.dtype == np.float16 else np.float64
         array = array.astype(wider)
@@ -199,21 +203,24 @@ def as_one_number(values: object, *, name: str = "scores") -> FloatArray:
     if bool(missing.any()):
         raise InputError(
             f"{name} must not be NaN; found NaN in {listed_rows(missing)} of {len(array)}; drop "
-            "those rows"
+            "those rows",
+            code="not-finite",
         )
     return array
 
 
 def _no_scores(array: NDArray[Any], name: str) -> InputError:
     if array.dtype.kind not in "fiub":
-        return InputError(f"{name} must be numbers; got type {array.dtype}")
+        return InputError(f"{name} must be numbers; got type {array.dtype}", code="array-type")
     columns = array.shape[1] if array.ndim == 2 else 0
     hint = {}
     if columns == 2:
         what = ". Two columns are two classes: give the second, or leave "
         hint = {"python": f"{what}input='score' out", "shell": f"{what}--input score out"}
     return InputError(
-        f"{name} must be one number per row, shape (n,) or (n, 1); got {array.shape}", **hint
+        f"{name} must be one number per row, shape (n,) or (n, 1); got {array.shape}",
+        **hint,
+        code="rows-differ",
     )
 
 
@@ -236,6 +243,7 @@ def as_outcomes(
             "both, the success last: ",
             python="class_names=[..., ...]",
             shell="--class-names",
+            code="outcomes-not-binary",
         )
     if array.dtype.kind in "fiu" and array.size == n:
         flat = array.reshape(-1)
@@ -247,6 +255,7 @@ def as_outcomes(
             fix = "The two arguments seem to be swapped" if swapped else "1 is a success"
             raise InputError(
                 f"outcomes must be 0 or 1; {listed_rows(other)} are not (row {row} is "
-                f"{float(flat[row]):g}). {fix}"
+                f"{float(flat[row]):g}). {fix}",
+                code="outcomes-not-binary",
             )
     return as_labels(array, n=n, n_classes=2, class_names=class_names, name="outcomes")

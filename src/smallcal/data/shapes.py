@@ -38,7 +38,8 @@ def one_hot_codes(
     if array.dtype.kind not in "fiub" or array.shape != (n, n_classes):
         raise InputError(
             f"{name} must have shape ({n},), the column of each row's class, or ({n}, "
-            f"{n_classes}), one-hot; got {array.shape}, {array.dtype}"
+            f"{n_classes}), one-hot; got {array.shape}, {array.dtype}",
+            code="labels-not-one-per-row",
         )
     ones = (array == 1).sum(axis=1)
     if not bool(((array == 0) | (array == 1)).all()):
@@ -46,6 +47,7 @@ def one_hot_codes(
             f"{name} is a matrix with numbers other than 0 and 1; each row needs one class: ",
             python=f"{name}.argmax(axis=1) takes the largest",
             shell="save the column number of the largest",
+            code="labels-not-one-per-row",
         )
     if bool((ones != 1).any()):
         row = int(np.argmax(ones != 1))
@@ -55,6 +57,7 @@ def one_hot_codes(
             "class per row. Calibrate each label by itself, as two classes: ",
             python=f"np.column_stack([np.zeros(len(z)), z[:, j]]) with {name}[:, j]",
             shell="a file with the columns [0, z] of its logit z, and its 0/1 labels",
+            code="labels-not-one-per-row",
         )
     return np.asarray(array.argmax(axis=1), dtype=np.int64)
 

@@ -194,15 +194,16 @@ def _require_options(
     fitted: FittedCalibrator, source: Source, jobs: int, part_rows: int | None
 ) -> None:
     if jobs < 1:
-        raise InputError(f"jobs must be at least 1; got {jobs}")
+        raise InputError(f"jobs must be at least 1; got {jobs}", code="option-range")
     if part_rows is not None and part_rows < 1:
-        raise InputError(f"part_rows must be at least 1; got {part_rows}")
+        raise InputError(f"part_rows must be at least 1; got {part_rows}", code="option-range")
     if not source.rows:
-        raise InputError(f"{source.path} has no rows")
+        raise InputError(f"{source.path} has no rows", code="empty")
     if source.n_classes != fitted.n_classes:
         raise InputError(
             f"{source.path}: {source.input} must have the {fitted.n_classes} columns this "
-            f"calibrator was fitted on; got {source.n_classes}"
+            f"calibrator was fitted on; got {source.n_classes}",
+            code="columns-differ",
         )
 
 
@@ -246,7 +247,8 @@ def work(order: Order, part: Part, *, advance: Advance = lambda rows: None) -> N
     target = order.target
     if not target.work.is_dir():
         raise FileError(
-            f"a worker cannot find {target.work}; all workers must have access to its folder"
+            f"a worker cannot find {target.work}; all workers must have access to its folder",
+            code="file-missing",
         )
     with threadpool_limits(1):
         write_part(target.part(part), target.part_kind, part.rows, _results(order, part, advance))
@@ -325,14 +327,20 @@ def _table(
         names = _names(source, fitted, proba.shape[1])
         columns = {f"prob_{name}": pa.array(proba[:, i]) for i, name in enumerate(names)}
         if len(columns) < len(names):
-            raise InputError("class_names must be different from one another to name columns")
+            raise InputError(
+                "class_names must be different from one another to name columns",
+                code="class-names-invalid",
+            )
     if order.more.temperature:
         columns["temperature"] = pa.array(fitted.temperature(block.scores))
     for name, values in more.items():
         columns |= _beside(order, fitted, name, values)
     for name in source.others:
         if name in columns:
-            raise InputError(f"{source.path} has a column called {name!r} already; rename it")
+            raise InputError(
+                f"{source.path} has a column called {name!r} already; rename it",
+                code="file-ambiguous",
+            )
         column = block.others[name]
         # An Arrow file has one dictionary per column, and blocks may come with different ones.
         plain = pa.types.is_dictionary(column.type)

@@ -24,7 +24,7 @@ def once(before: tuple[str, ...], own: tuple[str, ...], seen: str) -> tuple[str,
     smallcal.errors.InputError: these rows were counted before; they would count twice
     """
     if set(before) & set(own):
-        raise InputError(f"{seen}; they would count twice")
+        raise InputError(f"{seen}; they would count twice", code="rows-counted-twice")
     return (*before, *own)[-BATCHES:]
 
 

@@ -99,6 +99,7 @@ def require_decisions(fitted: FittedCalibrator, source: str) -> None:
             f"{source} has no decision; find one with ",
             python="smallcal.certify(cal, X, y)",
             shell=f"smallcal certify {source} DATA -o NEW.json",
+            code="no-decision",
         )
 
 

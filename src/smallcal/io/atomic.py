@@ -55,7 +55,7 @@ def atomic_path(target: str | os.PathLike[str], *, suffix: str | None = None) ->
             yield path
         return
     if mode is not None and stat.S_ISDIR(mode):
-        raise FileError(f"{named} is a folder; name a file to write")
+        raise FileError(f"{named} is a folder; name a file to write", code="file-write")
     with file_errors(f"cannot write to {named}"):
         final = behind_links(named)
         _require_permission(final)
@@ -67,7 +67,9 @@ def atomic_path(target: str | os.PathLike[str], *, suffix: str | None = None) ->
         yield temporary
         settle(temporary, final)
     except OSError as error:
-        raise FileError(f"cannot write {named}: {error.strerror or error}") from error
+        raise FileError(
+            f"cannot write {named}: {error.strerror or error}", code="file-write"
+        ) from error
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
@@ -106,7 +108,9 @@ def _poured(target: Path, suffix: str | None) -> Iterator[Path]:
     except BrokenPipeError:  # not a failure: who reads has seen enough
         raise
     except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
+        raise FileError(
+            f"cannot write {target}: {error.strerror or error}", code="file-write"
+        ) from error
 
 
 @contextmanager
@@ -142,7 +146,7 @@ def is_special(path: str | os.PathLike[str]) -> bool:
     with suppress(OSError):
         mode = _mode(Path(path))
     if mode is not None and stat.S_ISBLK(mode):
-        raise FileError(f"{path} is a block device; name a file to write")
+        raise FileError(f"{path} is a block device; name a file to write", code="file-write")
     return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 

@@ -73,7 +73,8 @@ class _Batches:
             names = [", ".join(map(str, content[i])) for i in (0, odd)]
             raise FileError(
                 f"{self._source}: batch {odd} holds {names[1]}, but the first holds {names[0]}; "
-                "all batches must have the same names"
+                "all batches must have the same names",
+                code="file-ragged",
             )
         return {
             str(name): self.whole([batch[name] for batch in content], str(name))
@@ -108,7 +109,8 @@ class _Batches:
             raise FileError(
                 f"{self._source}: batches of {name} differ in more than their number of rows: "
                 f"the first has shape {tuple(batches[0].shape)}, batch {odd} has "
-                f"{tuple(batches[odd].shape)}"
+                f"{tuple(batches[odd].shape)}",
+                code="file-ragged",
             )
         return self._join(batches)
 
@@ -116,5 +118,6 @@ class _Batches:
         """Build the error for a file that holds something else."""
         return FileError(
             f"{self._source} holds a {what}; save a dict of tensors with the names logits and "
-            "labels, the tuple (logits, labels), or a list of such batches"
+            "labels, the tuple (logits, labels), or a list of such batches",
+            code="file-type",
         )

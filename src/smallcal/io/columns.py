@@ -112,7 +112,8 @@ class Columns:
         if group is not None and (group in found.scores or group == label):
             raise FileError.with_options(
                 f"--group: column {table.names[group]!r} of {source} is a class or the label; "
-                "name another column"
+                "name another column",
+                code="file-ambiguous",
             )
         return replace(found, group=group)._named(choice.class_names, source)
 
@@ -144,12 +145,16 @@ class _Header:
         counts = Counter(name for name in self.names if name)
         repeated = next((name for name, count in counts.items() if count > 1), None)
         if repeated is not None:
-            raise FileError(f"{self.source} has two columns called {repeated!r}; rename one")
+            raise FileError(
+                f"{self.source} has two columns called {repeated!r}; rename one",
+                code="file-ambiguous",
+            )
 
     def place(self, name: str, option: str) -> int:
         if name not in self.names:
             raise FileError.with_options(
-                f"{option}: {self.source} has no column {name!r}; it has {listed(self.names)}"
+                f"{option}: {self.source} has no column {name!r}; it has {listed(self.names)}",
+                code="file-column",
             )
         return self.names.index(name)
 
@@ -163,7 +168,8 @@ class _Header:
         if len(places) > 1:
             found = " and ".join(self.names[i] for i in places)
             raise FileError.with_options(
-                f"{self.source} has several label columns, {found}; keep one, or say --labels-key"
+                f"{self.source} has several label columns, {found}; keep one, or say --labels-key",
+                code="file-ambiguous",
             )
         return places[0] if places else None
 
@@ -194,7 +200,8 @@ class _Header:
             if taken is not None:
                 raise FileError.with_options(
                     f"{option}: column {taken!r} of {self.source} is the outcome or the group; "
-                    "name another column"
+                    "name another column",
+                    code="file-ambiguous",
                 )
             return tuple(found)
         rest = [i for i in range(len(self.names)) if i not in others]
@@ -208,7 +215,8 @@ class _Header:
         names = [self.names[i] for i in found] or self.names
         raise FileError.with_options(
             f"{self.source}: cannot tell which column is the score, among {listed(names)}; name it "
-            "with --score"
+            "with --score",
+            code="file-ambiguous",
         )
 
     def group(self, choice: Choice, look: Look | None) -> int | None:
@@ -233,19 +241,22 @@ class _Header:
                 self.place(key, "--logits-key")
                 raise FileError.with_options(
                     f"--logits-key: column {key!r} of {self.source} holds one number per row; "
-                    "name the classes with --columns, or say --input score"
+                    "name the classes with --columns, or say --input score",
+                    code="array-shape",
                 )
         option = "--columns" if choice.columns else "--logits-key"
         if label in found:
             raise FileError.with_options(
                 f"{option}: column {self.names[label or 0]!r} of {self.source} is the label, not "
-                "a class; leave it out"
+                "a class; leave it out",
+                code="file-ambiguous",
             )
         scores = tuple(dict.fromkeys(found))
         if len(scores) < 2:
             raise FileError.with_options(
                 f"{option}: name at least two classes; got {len(scores)}. For one score per row "
-                "and its outcome, use --input score"
+                "and its outcome, use --input score",
+                code="too-few-options",
             )
         return scores
 
@@ -292,12 +303,16 @@ def _require_names(names: Sequence[str], word: str, *, source: str) -> None:
     """Raise where headers are data, or numbers out of order; behind a word, 1999 is a name."""
     numbers = [number_of(name) for name in names]
     if not word and all(map(_is_number, names)) and None in numbers:
-        raise FileError(f"{source} has no header row: its first line is numbers. Add column names")
+        raise FileError(
+            f"{source} has no header row: its first line is numbers. Add column names",
+            code="file-header",
+        )
     counted = {*numbers} in ({*range(len(names))}, {*range(1, len(names) + 1)})
     if names and None not in numbers and not in_order(names) and (counted or not word):
         raise FileError(
             f"{source}: numbered columns must be in the order 0, 1, 2, ...; the first line has "
-            f"{', '.join(names[:5])}. If it is data, add a header row"
+            f"{', '.join(names[:5])}. If it is data, add a header row",
+            code="file-header",
         )
 
 

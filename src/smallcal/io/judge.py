@@ -158,7 +158,8 @@ class Judge:
         if 1 < n_classes < len(rest):
             raise FileError.with_options(
                 f"{self._source}: labels run from 0 to {n_classes - 1} and {len(rest)} columns "
-                "may be classes; name the classes: --columns A,B,..."
+                "may be classes; name the classes: --columns A,B,...",
+                code="file-ambiguous",
             )
 
     def _add_up(self, places: Sequence[int]) -> bool:
@@ -178,7 +179,8 @@ class Judge:
             said = f"the columns do not match the class names: unknown {listed(names)}"
         single = "" if len(kept) + len(names) > 1 else ", or say --input score"
         return FileError.with_options(
-            f"{self._source}: {said}; name the classes: --columns {offer or 'A,B,...'}{single}"
+            f"{self._source}: {said}; name the classes: --columns {offer or 'A,B,...'}{single}",
+            code="file-ambiguous",
         )
 
 

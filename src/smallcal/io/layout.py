@@ -71,7 +71,8 @@ class Choice:
             named = self.logits_key or ",".join(self.columns)
             raise InputError.with_options(
                 f"--score: name one field; got {named}. A calibrator takes one number per row: "
-                "write their difference, or what else combines them, into a field of its own"
+                "write their difference, or what else combines them, into a field of its own",
+                code="option-format",
             )
 
 
@@ -174,7 +175,7 @@ class Loaded:
 
 def no_labels(source: str) -> FileError:
     """Build the error for data of which every row is to be left out."""
-    return FileError(f"{source}: every label is {IGNORED}, which means no label")
+    return FileError(f"{source}: every label is {IGNORED}, which means no label", code="no-labels")
 
 
 def ignored_note(source: str, n: int, left_out: int) -> str:
@@ -203,7 +204,8 @@ def renumbered(
         raise InputError.with_options(
             f"{source}: the columns are in another order than in the fit, so labels that are "
             "numbers are ambiguous; write labels as class names, or give the order that they "
-            "count in with --columns"
+            "count in with --columns",
+            code="labels-unknown",
         )
     places = np.argsort(order)
     found = labels.astype(np.float64) if labels.dtype.kind == "f" else labels.astype(np.int64)
@@ -267,18 +269,23 @@ class Layout:
     def _split(self, prefix: str | None) -> Mapping[str, str]:
         if prefix is not None:
             if prefix not in self.scored:
-                raise FileError(f"{self.source} has no split {prefix!r}; {self._offer()}")
+                raise FileError(
+                    f"{self.source} has no split {prefix!r}; {self._offer()}", code="file-column"
+                )
             return self.splits[prefix]
         if "" in self.scored:
             return self.splits[""]
         if len(self.scored) == 1:
             return self.splits[self.scored[0]]
         if self.scored:
-            raise FileError(f"{self.source} holds several splits; {self._offer()}")
+            raise FileError(
+                f"{self.source} holds several splits; {self._offer()}", code="file-ambiguous"
+            )
         raise FileError.with_options(
             f"{self.source} holds no array called logits or probabilities; it has "
             f"{self.described()}. Name the arrays logits and labels, or say --logits-key and "
-            "--labels-key"
+            "--labels-key",
+            code="file-column",
         )
 
     def _keyed(self, prefix: str | None, choice: Choice) -> Mapping[str, str]:
@@ -296,7 +303,8 @@ class Layout:
     def _there(self, key: str, option: str) -> str:
         if key not in self.names:
             raise FileError.with_options(
-                f"{option}: {self.source} has no {key!r}; it has {self.described()}"
+                f"{option}: {self.source} has no {key!r}; it has {self.described()}",
+                code="file-column",
             )
         return key
 
@@ -312,10 +320,14 @@ class Layout:
             return labelled[key]
         if labelled:
             offer = ", ".join(f"{self.source}:{key}" for key in labelled if key)
-            raise FileError(f"{self.source} holds several splits of labels; choose one: {offer}")
+            raise FileError(
+                f"{self.source} holds several splits of labels; choose one: {offer}",
+                code="file-ambiguous",
+            )
         raise FileError.with_options(
             f"{self.source} holds no array called labels; it has {self.described()}. Name it "
-            "with --labels-key"
+            "with --labels-key",
+            code="no-labels",
         )
 
     def described(self) -> str:
@@ -351,7 +363,8 @@ def _sorted(
             option = {"labels": ", or say --labels-key"}.get(role, "")
             option = ", or say --logits-key" if role in SCORE_KINDS else option
             raise FileError.with_options(
-                f"{source} holds {role} twice: {first} and {name}; keep one{option}"
+                f"{source} holds {role} twice: {first} and {name}; keep one{option}",
+                code="file-ambiguous",
             )
     return splits
 

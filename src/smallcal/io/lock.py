@@ -71,7 +71,8 @@ def alone_in(
         if claimed is False:
             raise InputError.with_options(
                 f"another process is working on {what} ({_holder(folder)}); wait for it, or name "
-                f"{instead}"
+                f"{instead}",
+                code="file-busy",
             )
         if claimed:
             os.ftruncate(handle, 0)
@@ -85,7 +86,7 @@ def _require_lock(handle: int, file: Path) -> None:
     regular = stat.S_ISREG(os.fstat(handle).st_mode)
     found = os.read(handle, len(_HOLDER)) if regular else b"?"
     if found and found != _HOLDER.encode():
-        raise FileError(f"{file} is not a lock file of smallcal; move it away")
+        raise FileError(f"{file} is not a lock file of smallcal; move it away", code="file-damaged")
 
 
 def _holder(folder: Path) -> str:
@@ -115,20 +116,25 @@ def one_at_a_time(target: str | os.PathLike[str], *, patience: float = PATIENCE)
     """
     final = behind_links(Path(target))  # whatever it is called, it has one lock
     if is_special(target):
-        raise FileError(f"{target} is a device or a pipe; name a file that can be replaced")
+        raise FileError(
+            f"{target} is a device or a pipe; name a file that can be replaced", code="file-write"
+        )
     if os.path.isdir(final):
-        raise FileError(f"{final} is a folder; name a file to write")
+        raise FileError(f"{final} is a folder; name a file to write", code="file-write")
     end = time.monotonic() + patience
     with _opened(final.with_name(final.name + FILE_NAME), final) as handle:
         try:
             while not _claimed(handle):
                 if time.monotonic() > end:
-                    raise FileError(f"other processes kept {final} locked; try again")
+                    raise FileError(
+                        f"other processes kept {final} locked; try again", code="file-busy"
+                    )
                 time.sleep(_PAUSE)
         except OSError as error:
             raise FileError(
                 f"the file system of {final} has no locks ({error.strerror or error}); give each "
-                "process its own file"
+                "process its own file",
+                code="file-write",
             ) from None
         yield
 

@@ -30,11 +30,14 @@ def refuse_bomb(what: str, *, size: int, stored: int) -> None:
     """
     said = os.environ.get(MOST_UNPACKED) or str(_MEGABYTES)
     if not said.isdecimal():
-        raise FileError(f"{MOST_UNPACKED} must be a number of megabytes; got {said!r}")
+        raise FileError(
+            f"{MOST_UNPACKED} must be a number of megabytes; got {said!r}", code="option-format"
+        )
     if size > int(said) * 10**6 and size > _RATIO * max(stored, 1):
         raise FileError(
             f"{what} unpacks from {stored / 1e6:.1f} MB to {size / 1e6:,.0f} MB or more; it was "
-            f"not read. If you trust it, set {MOST_UNPACKED}={-(-size // 10**6)} or more"
+            f"not read. If you trust it, set {MOST_UNPACKED}={-(-size // 10**6)} or more",
+            code="file-too-large",
         )
 
 
@@ -65,5 +68,6 @@ def require_memory(size: int, source: str) -> None:
         raise FileError(
             f"{source} needs about {COPIES * size / 1e9:.1f} GB of memory and "
             f"{(free_memory() or 0) / 1e9:.1f} GB are free; take a random sample of its rows (a "
-            "few thousand are enough to fit or to compare calibrators)"
+            "few thousand are enough to fit or to compare calibrators)",
+            code="file-too-large",
         )

@@ -97,14 +97,19 @@ def parse_header(handle: IO[bytes], what: str) -> NpyHeader:
     start = handle.read(8)
     length = _LENGTH_BYTES.get((start[6], start[7])) if len(start) == 8 else None
     if length is None or not start.startswith(b"\x93NUMPY"):
-        raise FileError(f"{what} is not an .npy array; write it with numpy.save")
+        raise FileError(
+            f"{what} is not an .npy array; write it with numpy.save", code="file-damaged"
+        )
     size = int.from_bytes(handle.read(length), "little")
     text = handle.read(size).decode("latin-1") if size <= _MOST_HEADER else ""
     found = _HEADER.fullmatch(text) if len(text) == size else None
     entries = {} if found is None else found.groupdict()
     said = {name[:-1]: value for name, value in entries.items() if value is not None}
     if "'|O'" in text or said.get("dtype", "").strip("<>|=") == "O":
-        raise FileError(f"{what} holds Python objects, which are never unpickled; save numbers")
+        raise FileError(
+            f"{what} holds Python objects, which are never unpickled; save numbers",
+            code="file-objects",
+        )
     try:
         shape = tuple(int(part.strip().rstrip("L")) for part in _parts(said["shape"]))
         dtype = np.dtype(said["dtype"])
@@ -115,7 +120,8 @@ def parse_header(handle: IO[bytes], what: str) -> NpyHeader:
     if found is None or dtype == np.dtype("V") or not possible:
         raise FileError(
             f"{what}: the header is damaged, or not that of a plain array; write it again with "
-            "numpy.save"
+            "numpy.save",
+            code="file-damaged",
         )
     return NpyHeader(shape, dtype, in_rows, 8 + length + size)
 
@@ -132,7 +138,8 @@ def require_size(header: NpyHeader, stored: int, what: str) -> None:
         shape = " x ".join(map(str, header.shape)) or "1"
         raise FileError(
             f"{what} is cut short: {shape} numbers of type {header.dtype} do not fit in "
-            f"{stored:,} bytes; write it again"
+            f"{stored:,} bytes; write it again",
+            code="file-damaged",
         )
 
 
@@ -155,7 +162,7 @@ def read_npy(handle: IO[bytes], stored: int, what: str) -> NDArray[Any]:
     while len(data) < header.n_bytes:
         block = handle.read(min(2**20, header.n_bytes - len(data)))
         if not block:
-            raise FileError(f"{what} is cut short; write it again")
+            raise FileError(f"{what} is cut short; write it again", code="file-damaged")
         data += block
     if not data:
         return np.empty(header.shape, header.dtype)
@@ -175,10 +182,11 @@ def require_npy(file: Path, *, vector: bool = False) -> NpyHeader:
     """
     header = npy_header(file)
     if header is None or not (header.is_matrix or (vector and header.is_vector)):
-        raise FileError(f"{file} is not a plain .npy matrix stored row by row")
+        raise FileError(f"{file} is not a plain .npy matrix stored row by row", code="file-damaged")
     if file.stat().st_size < header.offset + header.shape[0] * header.row_bytes:
         raise FileError(
-            f"{file} is cut short: it should hold {header.shape[0]} rows; write it again"
+            f"{file} is cut short: it should hold {header.shape[0]} rows; write it again",
+            code="file-damaged",
         )
     return header
 
@@ -203,7 +211,9 @@ def npy_rows(file: Path, start: int, stop: int, step: int) -> Iterator[NDArray[A
             rows = min(step, stop - first)
             block = np.fromfile(handle, dtype=header.dtype, count=rows * width)
             if len(block) < rows * width:
-                raise FileError(f"{file} became shorter while it was read; start again")
+                raise FileError(
+                    f"{file} became shorter while it was read; start again", code="file-changed"
+                )
             yield block.reshape(rows, *header.shape[1:]).astype(native, copy=False)
 
 

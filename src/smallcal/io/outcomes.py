@@ -40,6 +40,7 @@ def one_number(scores: NDArray[Any], *, source: str) -> NDArray[Any]:
         "save [:, 1], or use ",
         python="input='logits' or input='probabilities'",
         shell="--input logits or --input probabilities",
+        code="array-shape",
     )
 
 
@@ -61,7 +62,8 @@ def as_outcomes(
     if array.ndim != 1:
         raise FileError(
             f"{source}: outcomes must be one per row, 0 or 1; got shape {values.shape}. From "
-            "one-hot labels, save the second column"
+            "one-hot labels, save the second column",
+            code="array-shape",
         )
     if array.dtype.kind == "b":
         return array.astype(np.int64), ()
@@ -98,5 +100,6 @@ def _refused(array: NDArray[Any], wrong: NDArray[Any], source: str, first_row: i
         f"{source}: outcomes must be 0 or 1 (true or false; a, b or tie of a comparison); "
         f"{listed_rows(wrong, first_row)} {'are' if wrong.sum() > 1 else 'is'} not (row "
         f"{row + first_row} is {shown}). If this is the wrong column, name the right one with "
-        "--outcome"
+        "--outcome",
+        code="outcomes-not-binary",
     )

@@ -127,12 +127,14 @@ def is_finished(target: Target, asked: Mapping[str, Any]) -> bool:
     found = read_manifest(path / MANIFEST) if path.is_dir() else None
     if found is None:
         raise InputError(
-            f"{path} exists already and was not written by smallcal; name another output"
+            f"{path} exists already and was not written by smallcal; name another output",
+            code="file-exists",
         )
     if changed := changes(found, asked):
         raise InputError(
             f"{path} is the result of another run (changed since: {changed}); delete it, or name "
-            "another output"
+            "another output",
+            code="run-differs",
         )
     return True
 
@@ -234,7 +236,9 @@ def write_tables(path: Path, kind: str, tables: Iterator[Any]) -> None:
             for table in chain([first], tables):
                 writer.write_table(table, max(1, table.num_rows))
     except pa.ArrowException as error:
-        raise FileError(f"cannot write {path.suffix} files of this data: {error}") from None
+        raise FileError(
+            f"cannot write {path.suffix} files of this data: {error}", code="file-write"
+        ) from None
 
 
 def _table_writer(handle: Any, kind: str, schema: Any) -> Any:

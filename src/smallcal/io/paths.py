@@ -57,7 +57,7 @@ def require_folder(path: PathLike) -> Path:
     file = Path(path)
     with file_errors(f"cannot write {file}"):
         if file.is_dir():
-            raise FileError(f"{file} is a folder; name a file to write")
+            raise FileError(f"{file} is a folder; name a file to write", code="file-write")
         if not is_special(file):
             require_parent(file)
     return file
@@ -69,7 +69,9 @@ def require_parent(file: Path) -> None:
     with file_errors(f"cannot write {file}"):
         if not folder.is_dir():
             said = file.parent if folder == file.absolute().parent else folder
-            raise FileError(f"cannot write {file}: the folder {said} does not exist")
+            raise FileError(
+                f"cannot write {file}: the folder {said} does not exist", code="file-missing"
+            )
 
 
 def require_apart(output: PathLike, given: PathLike, *, inside: bool = False) -> None:
@@ -99,13 +101,17 @@ def require_apart(output: PathLike, given: PathLike, *, inside: bool = False) ->
         above = map(_status, Path(os.path.realpath(output)).parents)
         if any(one is not None and os.path.samestat(read, one) for one in above):
             raise InputError(
-                f"{output} would be written into {given}, which is an input; name another output"
+                f"{output} would be written into {given}, which is an input; name another output",
+                code="file-overwrites-input",
             )
     elif not stat.S_ISREG(read.st_mode):
         return
     written = _status(output)
     if written is not None and os.path.samestat(read, written):
-        raise InputError(f"{output} is an input and would be overwritten; name another output")
+        raise InputError(
+            f"{output} is an input and would be overwritten; name another output",
+            code="file-overwrites-input",
+        )
 
 
 def _status(path: int | PathLike) -> os.stat_result | None:

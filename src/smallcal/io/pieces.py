@@ -66,10 +66,14 @@ class Part:
         file = Path(self.file)
         if not file.exists():
             raise FileError(
-                f"a worker cannot find {file}; all workers must have access to its folder"
+                f"a worker cannot find {file}; all workers must have access to its folder",
+                code="file-missing",
             )
         if stamp_of(file) != self.stamp:
-            raise FileError(f"{self.shown} was changed while it was read; run the command again")
+            raise FileError(
+                f"{self.shown} was changed while it was read; run the command again",
+                code="file-changed",
+            )
 
 
 def cuts_of(units: tuple[int, ...], size: int, kind: str) -> list[tuple[int, int, tuple[int, int]]]:

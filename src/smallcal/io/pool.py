@@ -240,7 +240,8 @@ def _away(version: str, work: Callable[[Task], Result], task: Task) -> Result:
     if version != __version__:
         raise InputError(
             f"the run uses smallcal {version}, but a worker has {__version__}; install the same "
-            "version everywhere"
+            "version everywhere",
+            code="workers-unusable",
         )
     return work(task)
 
@@ -249,7 +250,9 @@ def _client(distributed: Any, address: str) -> Any:
     try:
         return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, distributed.TimeoutError) as error:
-        raise InputError(f"no Dask scheduler answers at {address} ({said(error)})") from None
+        raise InputError(
+            f"no Dask scheduler answers at {address} ({said(error)})", code="workers-unusable"
+        ) from None
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def readable(file: Path, reader: Opener) -> Iterator[Arrays]:
     """Open a file, turning every failure to read it into one :class:`FileError`."""
     with explained(file):
         if os.path.isdir(file):
-            raise FileError(f"{file} is a folder; name a file in it")
+            raise FileError(f"{file} is a folder; name a file in it", code="file-type")
         require_bytes(file)
         with reader(file) as arrays:
             yield arrays
@@ -80,7 +80,7 @@ def readable(file: Path, reader: Opener) -> Iterator[Arrays]:
 def require_bytes(file: Path) -> None:
     """Raise when a file is empty."""
     if file.stat().st_size == 0:
-        raise FileError(f"{file} is empty (0 bytes); write it again")
+        raise FileError(f"{file} is empty (0 bytes); write it again", code="file-damaged")
 
 
 @contextmanager
@@ -91,14 +91,17 @@ def explained(file: Path) -> Iterator[None]:
     except SmallcalError:
         raise
     except MemoryError as error:
-        raise FileError(f"{file} does not fit in memory: {_first_line(error)}") from error
+        raise FileError(
+            f"{file} does not fit in memory: {_first_line(error)}", code="file-too-large"
+        ) from error
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
             why = f"{error.strerror}{missing_file(file)}"
-            raise FileError(f"cannot read {file}: {why}") from error
+            raise FileError(f"cannot read {file}: {why}", code="file-access") from error
         raise FileError(
             f"{file} cannot be read as {suffix_of(file)}: {_first_line(error)}. It is damaged or "
-            "of another type; write it again"
+            "of another type; write it again",
+            code="file-damaged",
         ) from error
 
 
@@ -112,9 +115,14 @@ def _npz(file: Path) -> Iterator[Arrays]:
     with file.open("rb") as handle:
         start = handle.read(6)
     if start.startswith(b"\x93NUMPY"):
-        raise FileError(f"{file} is a single .npy array, not an .npz archive; rename it to .npy")
+        raise FileError(
+            f"{file} is a single .npy array, not an .npz archive; rename it to .npy",
+            code="file-type",
+        )
     if not start.startswith(b"PK"):
-        raise FileError(f"{file} is not an .npz archive; write it with numpy.savez")
+        raise FileError(
+            f"{file} is not an .npz archive; write it with numpy.savez", code="file-damaged"
+        )
     with zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
 
@@ -279,7 +287,8 @@ def _torch(file: Path) -> Mapping[str, Any]:
         except Exception as error:
             raise FileError(
                 f"{file} cannot be read as plain tensors (pickled objects are never executed): "
-                "write it with torch.save({'logits': logits, 'labels': labels}, path)"
+                "write it with torch.save({'logits': logits, 'labels': labels}, path)",
+                code="file-objects",
             ) from error
     size = 0
     for tensor in tensors_of(content, torch.Tensor):
@@ -306,7 +315,9 @@ def _refuse_groups(file: Path, names: tuple[str, ...]) -> None:
         # A slash tells a group from a split.
         paths = [group if "/" in group else f"/{group}" for group in groups[:_SHOWN_GROUPS]]
         shown = ", ".join(f"{file}:{path}" for path in paths)
-        raise FileError(f"{file} holds its arrays in groups; name one: {shown}{more}")
+        raise FileError(
+            f"{file} holds its arrays in groups; name one: {shown}{more}", code="file-ambiguous"
+        )
 
 
 @contextmanager
@@ -332,11 +343,13 @@ def nested_h5(file: Path, *, depth: int = 3, group: str = "") -> Iterator[Arrays
             if dataset.dtype == object:
                 raise FileError(
                     f"{file}: {name} holds text of variable length; store it with "
-                    "np.char.encode(names), or as numbers"
+                    "np.char.encode(names), or as numbers",
+                    code="file-type",
                 )
             if dataset.is_virtual or dataset.external:
                 raise FileError(
-                    f"{file}: {name} points to other files; copy their data into this one"
+                    f"{file}: {name} points to other files; copy their data into this one",
+                    code="file-type",
                 )
             stored = dataset.id.get_storage_size()
             refuse_bomb(f"{file}: {name}", size=dataset.nbytes, stored=stored)
@@ -354,7 +367,7 @@ def _h5_group(content: Any, path: str, file: Path) -> Any:
         if not there or not isinstance(content[part], h5py.Group):
             offer = ", ".join(list(content)[:_SHOWN_GROUPS])
             inside = f"; {content.name} holds {offer}" if offer else ""
-            raise FileError(f"{file} has no group {path!r}{inside}")
+            raise FileError(f"{file} has no group {path!r}{inside}", code="file-column")
         content = content[part]
     return content
 

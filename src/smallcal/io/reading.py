@@ -134,7 +134,8 @@ def read(  # noqa: PLR0913 - one keyword for each thing that a file may not say
     if found is not None and scores.ndim and found.ndim and len(found) != len(scores):
         raise FileError(
             f"{loaded.source} has {len(scores)} rows of {loaded.input} and {len(found)} labels; "
-            "there must be one label per row"
+            "there must be one label per row",
+            code="rows-differ",
         )
     return loaded if keep_ignored else loaded.without_ignored()
 
@@ -185,13 +186,15 @@ def _groups(
         return as_groups(arrays.get(name), n=n, name=name), ()
     except (SmallcalError, ValueError) as error:
         if choice.group is not None:
-            raise FileError(f"{file}: {error}") from None
+            raise FileError(f"{file}: {error}", code="groups-invalid") from None
         return None, (f"{file}: left out {name}: it does not give one group per row",)
 
 
 def _refuse_columns(choice: Choice, arrays: Arrays, file: Path) -> None:
     if choice.columns and arrays.table is None and choice.input != "score":
-        raise FileError.with_options(f"--columns: {file} is not a table with one column per class")
+        raise FileError.with_options(
+            f"--columns: {file} is not a table with one column per class", code="file-type"
+        )
 
 
 def _renamed(
@@ -202,7 +205,8 @@ def _renamed(
         return own if given is None else given
     raise FileError(
         f"{source} holds class names, and the given ones are in another order; leave the given "
-        "ones out"
+        "ones out",
+        code="class-names-invalid",
     )
 
 
@@ -212,7 +216,7 @@ def _folder(folder: Path, choice: Choice) -> Loaded:
     require_memory(source.rows * source.n_classes * 8, str(folder))
     blocks = [block for part in source.parts() for block in source.blocks(part, carry=False)]
     if not blocks:
-        raise FileError(f"{folder} has no rows")
+        raise FileError(f"{folder} has no rows", code="empty")
     labels = [block.labels for block in blocks if block.labels is not None]
     groups = [block.groups for block in blocks if block.groups is not None]
     return Loaded(
@@ -319,9 +323,14 @@ def reader_of(file: Path, table: Mapping[str, Reader]) -> Reader:
     reader = table.get(suffix_of(file))
     if reader is None:
         if meant := missing_file(file):
-            raise FileError(f"cannot read {file}: No such file or directory{meant}")
+            raise FileError(
+                f"cannot read {file}: No such file or directory{meant}", code="file-missing"
+            )
         given = file.suffix or "no suffix"
-        raise FileError(f"cannot read {file} ({given}): the type must be one of {', '.join(table)}")
+        raise FileError(
+            f"cannot read {file} ({given}): the type must be one of {', '.join(table)}",
+            code="file-type",
+        )
     return reader
 
 
@@ -332,7 +341,9 @@ def _array(arrays: Arrays, name: str, file: Path) -> NDArray[Any]:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     if array.dtype.kind not in "fiubU":
-        raise FileError(f"{file}: {name} must hold numbers; it has type {array.dtype}")
+        raise FileError(
+            f"{file}: {name} must hold numbers; it has type {array.dtype}", code="file-value"
+        )
     return array
 
 

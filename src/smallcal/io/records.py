@@ -41,9 +41,11 @@ def read_json(file: Path, choice: Choice = AS_IT_IS) -> Table | Mapping[str, Any
     if isinstance(content, list):
         return _records(content, file, choice, counted_from=0)
     if not isinstance(content, dict):
-        raise FileError(f"{file} holds a {type(content).__name__}; write an object or a list")
+        raise FileError(
+            f"{file} holds a {type(content).__name__}; write an object or a list", code="file-value"
+        )
     if str(content.get("format", "")).startswith("smallcal"):
-        raise FileError(f"{file} is a saved calibrator; name a file of logits")
+        raise FileError(f"{file} is a saved calibrator; name a file of logits", code="file-type")
     arrays = {name: values for name, values in content.items() if isinstance(values, list)}
     scored = choice.input == "score" or says_scores(arrays)
     nested = scored or any(map(_is_nested, arrays.values()))
@@ -61,7 +63,7 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         why = str(error).splitlines()[0]
-        raise FileError(f"{where}: not JSON ({why}); write it again") from None
+        raise FileError(f"{where}: not JSON ({why}); write it again", code="file-damaged") from None
 
 
 def _plain(values: list[Any], where: str) -> NDArray[Any]:
@@ -69,14 +71,17 @@ def _plain(values: list[Any], where: str) -> NDArray[Any]:
     try:
         found = np.array(values)
     except (ValueError, OverflowError):
-        raise FileError(f"{where} must hold lists of one length") from None
+        raise FileError(f"{where} must hold lists of one length", code="file-ragged") from None
     return found if found.dtype.kind in "fiubU" else np.array(values, dtype=object)
 
 
 def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from: int) -> Table:
     """Return the arrays of objects that each describe one sample."""
     if not records or not all(isinstance(record, dict) and record for record in records):
-        raise FileError(f"{file} must hold one JSON object per sample, such as {{'logits': [...]}}")
+        raise FileError(
+            f"{file} must hold one JSON object per sample, such as {{'logits': [...]}}",
+            code="file-value",
+        )
     if not choice.labels_only:
         refuse_mixed(records, choice, str(file))
         if _is_plain(choice) and is_samples(records[0]):
@@ -88,7 +93,8 @@ def _records(records: Sequence[Any], file: Path, choice: Choice, *, counted_from
             odd = next(iter(record.keys() ^ records[0].keys()))
             raise FileError(
                 f"{file}: sample {number} and the first do not have the same keys: only one of "
-                f"them has {odd!r}"
+                f"them has {odd!r}",
+                code="file-ragged",
             )
     columns = {name: [record[name] for record in records] for name in headers}
     held = [name for name in headers if isinstance(records[0][name], list | dict)]
@@ -145,7 +151,9 @@ def _from_lists(
             arrays["class_names"] = np.array(list(values[0]), dtype=str)
             values = [[row[name] for name in values[0]] for row in values]
         elif any(map(is_shown, values)) and parse_name(column)[0] in SCORE_KINDS:
-            raise FileError(f"{where} must name the same classes in every sample")
+            raise FileError(
+                f"{where} must name the same classes in every sample", code="class-names-invalid"
+            )
         elif any(map(is_shown, values)):
             options = choice.columns or choice.class_names or choice.known
             values, names, notes = shown(values, options, labels, where)
@@ -169,12 +177,16 @@ def _scores(values: Iterable[Any], where: str) -> NDArray[np.float64]:
     bad = next((i for i, one in enumerate(found) if not is_float(one)), None)
     if bad is not None:
         raise FileError(
-            f"{where} must be a number in every sample; sample {bad} has {found[bad]!r}"
+            f"{where} must be a number in every sample; sample {bad} has {found[bad]!r}",
+            code="file-value",
         )
     return np.array(found, dtype=np.float64)
 
 
 def _labels(values: list[Any], file: Path, names: Collection[str] = ()) -> NDArray[Any]:
     if any(isinstance(value, list | dict | None) for value in values):
-        raise FileError(f"{file}: a label is missing or not a single value; drop those samples")
+        raise FileError(
+            f"{file}: a label is missing or not a single value; drop those samples",
+            code="file-value",
+        )
     return typed(values, names)

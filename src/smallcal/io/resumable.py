@@ -99,7 +99,10 @@ class Resumable(Generic[Task]):
         with alone_in(self.folder, what=self.what, instead=self.instead) as certain:
             # Whoever had the lock before may have moved the folder away with it.
             if not (self.folder / FILE_NAME).exists():
-                raise InputError(f"another process has just finished {self.what}; use that result")
+                raise InputError(
+                    f"another process has just finished {self.what}; use that result",
+                    code="file-busy",
+                )
             try:
                 yield certain
             except BaseException:
@@ -200,7 +203,7 @@ def read_manifest(file: Path) -> dict[str, Any] | None:
         return None
     found = read_document(file, most=MAX_BYTES, what="manifest", error=FileError)
     if not isinstance(found, dict):
-        raise FileError(f"{file} is not a manifest")
+        raise FileError(f"{file} is not a manifest", code="file-damaged")
     return found
 
 

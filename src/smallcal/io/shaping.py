@@ -39,7 +39,8 @@ def refuse_predicted(scores: NDArray[Any], name: str, file: Path) -> None:
     if scores.ndim == 1 and scores.dtype.kind in "iubU":
         raise FileError.with_options(
             f"{file}: {name} holds one class per row, not scores; name the array of shape (n, "
-            "classes) with --logits-key"
+            "classes) with --logits-key",
+            code="array-shape",
         )
 
 

@@ -153,7 +153,10 @@ class Source:
             yield block
             start += table.num_rows
         if start != part.start + part.rows:
-            raise FileError(f"{part.shown} does not have as many rows as it says; write it again")
+            raise FileError(
+                f"{part.shown} does not have as many rows as it says; write it again",
+                code="file-damaged",
+            )
 
     def _moved(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Put scores that were not read column by column in the order they should have."""
@@ -205,7 +208,7 @@ def open_source(path: Path, *, prefix: str | None = None, choice: Choice = AS_IT
     if kind == "npy":
         if choice.columns:
             raise FileError.with_options(
-                f"--columns: {path} is not a table with one column per class"
+                f"--columns: {path} is not a table with one column per class", code="file-type"
             )
         score = choice.input == "score"
         with explained(path):
@@ -240,9 +243,15 @@ def _files(path: Path) -> list[Path]:
         )
     kinds = {KINDS[file.suffix.lower()] for file in found}
     if not kinds or "npy" in kinds:
-        raise FileError(f"{path} is a folder without Parquet or Arrow files; name a file in it")
+        raise FileError(
+            f"{path} is a folder without Parquet or Arrow files; name a file in it",
+            code="file-type",
+        )
     if len(kinds) > 1:
-        raise FileError(f"{path} holds both Parquet and Arrow files; keep one kind in a folder")
+        raise FileError(
+            f"{path} holds both Parquet and Arrow files; keep one kind in a folder",
+            code="file-ambiguous",
+        )
     return found
 
 
@@ -260,7 +269,8 @@ def _open_tables(
             elif not schema.equals(first):
                 raise FileError(
                     f"{file} has other columns than {files[0]}; all files of a data set must "
-                    "have the same columns"
+                    "have the same columns",
+                    code="file-ragged",
                 )
         name = file.relative_to(path).with_suffix("").as_posix() if path.is_dir() else file.stem
         pieces.append(Piece(file, name, units, stamp_of(file)))
@@ -325,4 +335,4 @@ def _width(kind: str, pieces: list[Piece], column: str, source: str) -> int:
             last = next(i for i, rows in enumerate(piece.units, start=1) if rows)
             table = next(tables_of(kind, piece.file, (last - 1, last), [column], 1))
             return int(matrix_of(table, [column], source=str(piece.file)).shape[1])
-    raise FileError(f"{source} has no rows")
+    raise FileError(f"{source} has no rows", code="empty")

@@ -38,7 +38,10 @@ def spooled() -> Path:
     stream = sys.stdin
     if _kept.get("stream") is not stream:
         if stream is None or stream.isatty():
-            raise FileError(f"{NAMED} is a terminal; pipe a file into it: smallcal ... - < FILE")
+            raise FileError(
+                f"{NAMED} is a terminal; pipe a file into it: smallcal ... - < FILE",
+                code="file-type",
+            )
         with file_errors(f"cannot keep a copy of {NAMED}"):
             folder = tempfile.mkdtemp(prefix="smallcal-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -87,7 +90,7 @@ def _sniffed_text(handle: Any) -> str:
             first += more
         rest = handle.read(1)
     except (OSError, EOFError) as error:
-        raise FileError(f"{NAMED} is damaged gzip data: {error}") from None
+        raise FileError(f"{NAMED} is damaged gzip data: {error}", code="file-damaged") from None
     line = first.decode("utf-8-sig", errors="replace").strip()
     if line.startswith("["):
         return ".json"

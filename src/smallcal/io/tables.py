@@ -157,7 +157,10 @@ def matrix_of(table: Any, names: Sequence[str], *, source: str, first_row: int =
     vectors = [vector_of(table, name, source=source, first_row=first_row) for name in names]
     for name, vector in zip(names, vectors, strict=True):
         if vector.dtype.kind not in "fiu":
-            raise FileError(f"{source}: column {name!r} must hold numbers; got {vector.dtype}")
+            raise FileError(
+                f"{source}: column {name!r} must hold numbers; got {vector.dtype}",
+                code="file-value",
+            )
     return np.column_stack(vectors)
 
 
@@ -179,7 +182,8 @@ def _refuse_nulls(table: Any, name: str, source: str, first_row: int) -> None:
     if table[name].null_count:
         row = first_row + int(pc.index(table[name].is_null(), True).as_py())
         raise FileError(
-            f"{source}: column {name!r} has missing values, the first in row {row}; drop those rows"
+            f"{source}: column {name!r} has missing values, first in row {row}; drop those rows",
+            code="file-value",
         )
 
 
@@ -193,7 +197,8 @@ def _matrix(column: Any, where: str, first_row: int) -> NDArray[Any]:
         row = int(np.argmax(lengths != lengths[0]))
         raise FileError(
             f"{where} must hold lists of one length; row {first_row} has {lengths[0]} numbers, "
-            f"row {first_row + row} has {lengths[row]}"
+            f"row {first_row + row} has {lengths[row]}",
+            code="file-ragged",
         )
     return flat.reshape(n, width)
 
@@ -213,10 +218,15 @@ def to_columns(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         if role == "class_names":
             continue
         if prefix:
-            raise FileError(f"a table holds one split; {name} has the prefix {prefix!r}")
+            raise FileError(
+                f"a table holds one split; {name} has the prefix {prefix!r}", code="file-ambiguous"
+            )
         for header, column in _columns_of(name, role, values, names):
             if header in columns:
-                raise FileError(f"a table cannot hold two columns called {header!r}; rename one")
+                raise FileError(
+                    f"a table cannot hold two columns called {header!r}; rename one",
+                    code="file-ambiguous",
+                )
             columns[header] = column
     return columns
 
@@ -233,7 +243,10 @@ def _columns_of(
         word = name
     headers = list(range(values.shape[1]) if names is None else names)
     if len(headers) != values.shape[1]:
-        raise FileError(f"{len(headers)} class_names for {values.shape[1]} columns of {name}")
+        raise FileError(
+            f"{len(headers)} class_names for {values.shape[1]} columns of {name}",
+            code="class-names-invalid",
+        )
     for i, header in enumerate(headers):
         yield f"{word}_{header}", values[:, i]
 

@@ -95,7 +95,8 @@ def read_matrix(file: Path, *, separator: str = ",") -> NamedMatrix:
             if odd is not None:
                 raise FileError(
                     f"{file}, line {row.line}: column {headers[odd]!r} must be a number; got "
-                    f"{row.cells[odd][:40]!r}"
+                    f"{row.cells[odd][:40]!r}",
+                    code="file-value",
                 )
             names.append(row.cells[0].strip())
             values.append([float(cell) for cell in row.cells[1:]])
@@ -143,6 +144,7 @@ def _rows(
             f"{','.join(headers)[:60]!r}. For one score per line, use ",
             python="input='score'",
             shell="--input score",
+            code="file-header",
         )
 
     def rows() -> Iterator[_Row]:
@@ -150,7 +152,8 @@ def _rows(
             if cells and len(cells) != len(headers):
                 raise FileError(
                     f"{file}, line {reader.line_num}: {len(cells)} columns where the header has "
-                    f"{len(headers)}"
+                    f"{len(headers)}",
+                    code="file-ragged",
                 )
             if cells:
                 yield _Row(reader.line_num, cells)
@@ -226,7 +229,8 @@ def _not_a_number(row: _Row, headers: Sequence[str], columns: Columns, file: Pat
     bad = next(i for i in columns.scores if not is_float(row.cells[i]))
     return FileError.with_options(
         f"{file}, line {row.line}: column {headers[bad]!r} must be a number; got "
-        f"{row.cells[bad][:40]!r}. If it is not a class, name the classes with --columns"
+        f"{row.cells[bad][:40]!r}. If it is not a class, name the classes with --columns",
+        code="file-value",
     )
 
 
@@ -237,7 +241,7 @@ def lines_of(file: Path) -> list[str]:
         lines = [line.strip() for line in re.split(r"\r\n|\r|\n", handle.read())]
     values = [line for line in lines if line]
     if not values:
-        raise FileError(f"{file} has only blank lines; write one entry per line")
+        raise FileError(f"{file} has only blank lines; write one entry per line", code="empty")
     return values
 
 
@@ -247,7 +251,7 @@ def read_lines(file: Path) -> NDArray[Any]:
     if values[0].lower() in (*LABEL_NAMES, *OUTCOME_WORDS):
         values = values[1:]
     if not values:
-        raise FileError(f"{file} holds no labels; write one per line")
+        raise FileError(f"{file} holds no labels; write one per line", code="no-labels")
     return typed(values)
 
 

@@ -58,7 +58,10 @@ def require_writable(path: str | os.PathLike[str], *, suffix: str | None = None)
     """Raise before the work is done if the arrays could not be written there."""
     file = Path(path)
     if (suffix_of(file) if suffix is None else suffix) not in WRITERS:
-        raise FileError(f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}")
+        raise FileError(
+            f"cannot write {file}: the suffix must be one of {', '.join(WRITERS)}",
+            code="file-write",
+        )
     return require_folder(file)
 
 
@@ -72,7 +75,8 @@ def _npz(file: Path, arrays: NamedArrays) -> None:
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise FileError(
-                f"{name} holds Python objects, which are never pickled; pass numbers or text"
+                f"{name} holds Python objects, which are never pickled; pass numbers or text",
+                code="file-objects",
             )
     with file.open("wb") as handle:
         content: dict[str, Any] = dict(arrays)
@@ -177,7 +181,8 @@ def _coded(name: str, values: NDArray[Any], names: NDArray[Any] | None) -> NDArr
     except KeyError as error:
         raise FileError(
             f"{name} holds text, such as {error}, which a .safetensors file cannot; write column "
-            "numbers, or another type of file"
+            "numbers, or another type of file",
+            code="file-type",
         ) from None
 
 

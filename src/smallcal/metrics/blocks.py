@@ -63,7 +63,7 @@ def evaluate_blocks(
             sums = block if sums is None else sums + block
         kept.append(_narrow([view]))
     if not kept:
-        raise InputError("there are no blocks to evaluate")
+        raise InputError("there are no blocks to evaluate", code="empty")
     narrow = _narrow(kept)
     found: dict[str, float] = {}
     for row in chosen:

@@ -73,4 +73,6 @@ class Condition:
 
 def _wrong(what: str, text: str) -> InputError:
     """Build the error for a condition, which is an option on the command line."""
-    return InputError(python=f"{text!r}: {what}", shell=f"--fail-if {text!r}: {what}")
+    return InputError(
+        python=f"{text!r}: {what}", shell=f"--fail-if {text!r}: {what}", code="condition-invalid"
+    )

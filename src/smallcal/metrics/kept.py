@@ -79,7 +79,7 @@ def each(metric: Metric, scored: Scored) -> FloatArray:
     if isinstance(scored, Kept) and metric.name in scored.losses:
         return scored.losses[metric.name]
     if metric.values is None:
-        raise InputError(f"{metric.name} is not a mean over samples")
+        raise InputError(f"{metric.name} is not a mean over samples", code="metric-unknown")
     return metric.values(scored)
 
 
@@ -101,4 +101,7 @@ def require_kept(metrics: Iterable[str]) -> None:
     """
     for name in metrics:
         if name in LOST:
-            raise InputError(f"{name} needs the probabilities of all classes, which are not kept")
+            raise InputError(
+                f"{name} needs the probabilities of all classes, which are not kept",
+                code="metric-unknown",
+            )

@@ -123,7 +123,8 @@ class Scored:
             row = int(np.argmax(outside))
             raise InputError(
                 f"y_proba of one dimension must be the probability of outcome 1; "
-                f"{listed_rows(outside)} do not lie in [0, 1] (row {row} is {float(p[row]):g})"
+                f"{listed_rows(outside)} do not lie in [0, 1] (row {row} is {float(p[row]):g})",
+                code="probabilities-range",
             )
         p = np.clip(p, 0.0, 1.0)
         came = as_labels(labels, n=len(p), n_classes=2, name="y_true")

@@ -139,7 +139,9 @@ def selective_risk(scored: Scored, *, coverage: float = DEFAULT_COVERAGE) -> flo
     0.5
     """
     if not 0 < coverage <= 1:
-        raise InputError(f"coverage must lie above 0 and not above 1; got {coverage!r}")
+        raise InputError(
+            f"coverage must lie above 0 and not above 1; got {coverage!r}", code="option-range"
+        )
     kept = round(float(coverage) * scored.n)
     return float(_expected_errors(scored)[kept - 1] / kept) if kept else float("nan")
 

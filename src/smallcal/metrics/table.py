@@ -260,9 +260,11 @@ def chosen_metrics(
 ) -> list[Metric]:
     """Return rows of ``METRICS`` by name; a name that is not among the known is an error."""
     if isinstance(names, str):
-        raise InputError(f"metrics must be a list of names; got the string {names!r}")
+        raise InputError(
+            f"metrics must be a list of names; got the string {names!r}", code="option-type"
+        )
     wanted = list(names)
     for name in wanted:
         if name not in known:
-            raise InputError(f"{lack} {name!r}; {choose(name, known)}")
+            raise InputError(f"{lack} {name!r}; {choose(name, known)}", code="metric-unknown")
     return [METRICS[name] for name in wanted]

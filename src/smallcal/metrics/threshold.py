@@ -131,4 +131,6 @@ def confidence_gap(scored: Scored) -> FloatArray:
 
 def _require_threshold(threshold: float) -> None:
     if not 0 <= threshold <= 1:
-        raise InputError(f"threshold must lie between 0 and 1; got {threshold!r}")
+        raise InputError(
+            f"threshold must lie between 0 and 1; got {threshold!r}", code="option-range"
+        )

@@ -59,11 +59,15 @@ def cost_curve_data(
     """
     require_options(n_boot, level, least=2, why="for the band")
     if not isinstance(costs, Costs):
-        raise InputError(f"costs must be sc.Costs(...); got {type(costs).__name__}")
+        raise InputError(
+            f"costs must be sc.Costs(...); got {type(costs).__name__}", code="costs-invalid"
+        )
     views = views_of(y_true, probs)
     kinds = {(view.n_classes, view.outcome) for view in views.values()}
     if len(kinds) > 1:
-        raise InputError("probs must all be of the same classes, or all of outcome 1")
+        raise InputError(
+            "probs must all be of the same classes, or all of outcome 1", code="columns-differ"
+        )
     n_classes, outcome = kinds.pop()
     table = costs.table(n_classes, score=outcome)
     return cost_curves(views, table, bootstrap=(n_boot, level, random_state))

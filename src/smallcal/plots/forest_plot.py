@@ -79,34 +79,48 @@ def forest_data(
     'better'
     """
     if better not in get_args(Better):
-        raise InputError(f"better must be one of {', '.join(get_args(Better))}; got {better!r}")
+        raise InputError(
+            f"better must be one of {', '.join(get_args(Better))}; got {better!r}",
+            code="unknown-choice",
+        )
     if isinstance(differences, Comparison):
         return _of_comparison(differences, metric)
     if metric is not None:
-        raise InputError("metric is for a comparison; rows are drawn as they are")
+        raise InputError(
+            "metric is for a comparison; rows are drawn as they are", code="options-conflict"
+        )
     if isinstance(differences, Mapping | str) or not isinstance(differences, Iterable):
         raise InputError(
-            "differences must be a comparison with intervals, or rows with label, value, low, high"
+            "differences must be a comparison with intervals, or rows with label, value, low, high",
+            code="option-type",
         )
     rows = tuple(_row(entry, number, better) for number, entry in enumerate(differences))
     if not rows:
-        raise InputError("differences is empty; pass at least one row")
+        raise InputError("differences is empty; pass at least one row", code="empty")
     return Forest(rows=rows, xlabel="difference")
 
 
 def _row(entry: object, number: int, better: Better) -> ForestRow:
     if not isinstance(entry, Mapping) or not {"label", "value", "low", "high"} <= set(entry):
-        raise InputError(f"row {number} of differences must have label, value, low and high")
+        raise InputError(
+            f"row {number} of differences must have label, value, low and high", code="array-type"
+        )
     names = ("value", "low", "high", "wide_low", "wide_high")
     given: dict[str, Any] = {"wide_low": entry["low"], "wide_high": entry["high"], **entry}
     try:
         numbers = {name: float(given[name]) for name in names}
     except (TypeError, ValueError):
-        raise InputError(f"row {number} of differences holds something not a number") from None
+        raise InputError(
+            f"row {number} of differences holds something not a number", code="array-type"
+        ) from None
     if not all(map(math.isfinite, numbers.values())):
-        raise InputError(f"row {number} of differences ({entry['label']}) is not finite")
+        raise InputError(
+            f"row {number} of differences ({entry['label']}) is not finite", code="array-type"
+        )
     if numbers["low"] > numbers["high"] or numbers["wide_low"] > numbers["wide_high"]:
-        raise InputError(f"row {number} of differences ({entry['label']}): low is above high")
+        raise InputError(
+            f"row {number} of differences ({entry['label']}): low is above high", code="array-type"
+        )
     low = min(numbers["low"], numbers["wide_low"])
     high = max(numbers["high"], numbers["wide_high"])
     verdict = "tie"
@@ -117,11 +131,16 @@ def _row(entry: object, number: int, better: Better) -> ForestRow:
 
 def _of_comparison(found: Comparison, metric: str | None) -> Forest:
     if not found.intervals:
-        raise InputError("differences has no intervals: compare two methods with n_boot above 0")
+        raise InputError(
+            "differences has no intervals: compare two methods with n_boot above 0",
+            code="no-interval",
+        )
     known = list(next(iter(found.intervals.values())))
     name = known[0] if metric is None else metric
     if name not in known:
-        raise InputError(f"metric {name!r} was not compared; there are {', '.join(known)}")
+        raise InputError(
+            f"metric {name!r} was not compared; there are {', '.join(known)}", code="metric-unknown"
+        )
     unit = METRICS[name].unit
     rows = []
     for number, (method, row) in enumerate(found.intervals.items()):
@@ -133,7 +152,7 @@ def _of_comparison(found: Comparison, metric: str | None) -> Forest:
         rows.append(_row({"label": method, **scaled}, number, METRICS[name].better))
     if not rows:
         why = row[name].note or "undefined in every resample"
-        raise InputError(f"no difference in {name} has an interval: {why}")
+        raise InputError(f"no difference in {name} has an interval: {why}", code="no-interval")
     label = f"{METRICS[name].title}, difference from {found.baseline} ({unit.change})"
     return Forest(rows=tuple(rows), xlabel=label)
 

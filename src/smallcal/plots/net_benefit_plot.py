@@ -76,7 +76,8 @@ def net_benefit_data(
     for view in views.values():
         if view.n_classes != 2:
             raise InputError(
-                f"net benefit is of two classes or a score; there are {view.n_classes:,} classes"
+                f"net benefit is of two classes or a score; there are {view.n_classes:,} classes",
+                code="method-unsuitable",
             )
     return {name: _curve(view, level, n_boot, random_state) for name, view in views.items()}
 

@@ -55,7 +55,9 @@ def redraw(plot: str, data: Mapping[str, Any], *, ax: Axes | None = None) -> Axe
     'ECE (points)'
     """
     if plot not in _PLOTS:
-        raise InputError(f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}")
+        raise InputError(
+            f"plot must be one of {', '.join(_PLOTS)}; got {plot!r}", code="unknown-choice"
+        )
     drawn: Plot[...] = getattr(plots, plot)
     # A twin says that it returns a record, or one for each name.
     kind = get_type_hints(drawn.data)["return"]

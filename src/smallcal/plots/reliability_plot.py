@@ -78,7 +78,9 @@ def reliability_data(
     """
     require_level(level)
     if strategy not in _CUTS:
-        raise InputError(f"strategy must be 'width' or 'mass'; got {strategy!r}")
+        raise InputError(
+            f"strategy must be 'width' or 'mass'; got {strategy!r}", code="unknown-choice"
+        )
     views = views_of(y_true, probs)
     return {name: _bins_of(view, bins, strategy, level) for name, view in views.items()}
 

@@ -39,12 +39,14 @@ class _Routed:
         fitted = replace(fitted_of(calibrator), groups=None)  # named ones are not those of a signal
         if fitted.score is not None:
             raise InputError(
-                "a score has no groups by risk; plots.reliability shows how often outcome 1 comes"
+                "a score has no groups by risk; plots.reliability shows how often outcome 1 comes",
+                code="method-unsuitable",
             )
         if not fitted.map.steps:
             raise InputError(
                 f"calibrator must have groups, as srts-bce has; {fitted.method} has the map "
-                f"{fitted.map.kind!r}"
+                f"{fitted.map.kind!r}",
+                code="method-unsuitable",
             )
         needs = fitted.signal.needs
         features = features if "features" in needs else None
@@ -140,7 +142,9 @@ def matched_confidence_data(
             exact = accuracies(table, full, level=level)
             found[routed.label(group)] = GroupBins(bin=full, temperature=temperature, **exact)
     if not found:
-        raise InputError(f"no group has {least} samples in any bin; lower least or bins")
+        raise InputError(
+            f"no group has {least} samples in any bin; lower least or bins", code="too-few-samples"
+        )
     return found
 
 

@@ -30,7 +30,7 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
     """
     named = probs if isinstance(probs, Mapping) else {UNNAMED: probs}
     if not named:
-        raise InputError("probs is empty; pass an (n, C) array or {name: array}")
+        raise InputError("probs is empty; pass an (n, C) array or {name: array}", code="empty")
     views = {}
     for name, proba in named.items():
         try:
@@ -38,7 +38,7 @@ def views_of(y_true: object, probs: object) -> dict[str, Scored]:
         except InputError as error:
             if proba is probs:
                 raise
-            raise InputError(f"probs[{name!r}]: {error}") from None
+            raise error.about(f"probs[{name!r}]") from None
     return views
 
 

@@ -69,11 +69,16 @@ def shift_errors_data(
     """
     require_options(n_boot, level)
     if not labels or not probs:
-        raise InputError("shift_errors needs at least one set of samples and one method")
+        raise InputError(
+            "shift_errors needs at least one set of samples and one method", code="empty"
+        )
     found = {}
     for name, sets in probs.items():
         if set(sets) != set(labels):
-            raise InputError(f"{name} must have probabilities for {', '.join(labels)}, no others")
+            raise InputError(
+                f"{name} must have probabilities for {', '.join(labels)}, no others",
+                code="rows-differ",
+            )
         rows = []
         for key, y_true in labels.items():
             table = evaluate(

@@ -113,7 +113,9 @@ def axes_or_new(ax: Axes | None, *, size: tuple[float, float] = SIZE) -> Axes:
 
     if ax is not None:
         if not isinstance(ax, Axes):
-            raise InputError(f"ax must be matplotlib axes or None; got {type(ax).__name__}")
+            raise InputError(
+                f"ax must be matplotlib axes or None; got {type(ax).__name__}", code="option-type"
+            )
         return ax
     figure = Figure(figsize=size, layout="constrained")
     return figure.add_subplot()

@@ -33,7 +33,7 @@ def require_known(text: str, methods: Iterable[str]) -> None:
     known = list(methods)
     if method is not None and method not in known:
         wrong = f"{text!r}: no method {method!r} here; there are {', '.join(known)}"
-        raise InputError(python=wrong, shell=f"--fail-if {wrong}")
+        raise InputError(python=wrong, shell=f"--fail-if {wrong}", code="condition-invalid")
 
 
 def check(text: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,9 @@ class Report(InNotebook):
         """Return the report as "html", "md" or "json"."""
         writers = {"html": self.to_html, "md": self.to_markdown, "json": self.to_json}
         if format not in writers:
-            raise InputError(f"format must be one of {', '.join(writers)}; got {format!r}")
+            raise InputError(
+                f"format must be one of {', '.join(writers)}; got {format!r}", code="unknown-choice"
+            )
         return writers[format]()
 
     def save(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
@@ -119,7 +121,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
         return "md"
     if suffix not in FORMATS:
         raise InputError(
-            f"cannot tell what to write as {path}: end the name in {', '.join(FORMATS)}"
+            f"cannot tell what to write as {path}: end the name in {', '.join(FORMATS)}",
+            code="file-type",
         )
     return FORMATS[suffix]
 
@@ -251,7 +254,8 @@ def _certified(
     if (fitted.input, fitted.n_classes) != (calibration.input, calibration.preds.n_classes):
         raise InputError(
             f"{source or 'the calibrator'} takes {fitted.input} of {fitted.n_classes:,} classes, "
-            f"the samples are {calibration.input} of {calibration.preds.n_classes:,}"
+            f"the samples are {calibration.input} of {calibration.preds.n_classes:,}",
+            code="input-differs",
         )
     preds = replace(calibration.preds, score=fitted.score)
     like = replace(calibration, preds=preds, class_names=fitted.class_names)
@@ -259,7 +263,8 @@ def _certified(
     if test.preds.score != fitted.score:
         raise InputError(
             "the test scores were standardised by others than the calibrator's; give them as "
-            "arrays, or as a file"
+            "arrays, or as a file",
+            code="input-differs",
         )
     return Certified(fitted=fitted, test=test, source=source)
 
@@ -276,4 +281,6 @@ def _condition(key: object) -> tuple[str, str]:
         return key, ""
     if isinstance(key, tuple) and len(key) == 2:
         return str(key[0]), str(key[1])
-    raise InputError(f"shift must map (kind, severity) to samples; got the key {key!r}")
+    raise InputError(
+        f"shift must map (kind, severity) to samples; got the key {key!r}", code="option-type"
+    )

@@ -86,7 +86,8 @@ def samples_of(
         if labels is None:
             raise InputError(
                 f"{source} has no labels; a report needs the true class, or the outcome, of each "
-                "sample"
+                "sample",
+                code="no-labels",
             )
         try:
             preds = Predictions.of(
@@ -136,7 +137,8 @@ def _arrays(given: object, role: str) -> tuple[object, object]:
         return given[0], given[1]
     raise InputError(
         f"{role} must be a pair (logits, labels), Predictions or the path of a file; got "
-        f"{type(given).__name__}"
+        f"{type(given).__name__}",
+        code="option-type",
     )
 
 
@@ -146,13 +148,17 @@ def require_pair(calibration: Samples, test: Samples) -> None:
     _require_groups(calibration, test)
     calibration.preds.require_fittable()
     if test.preds.n < 2:
-        raise InputError(f"{test.source} has {test.preds.n} sample; there must be at least 2")
+        raise InputError(
+            f"{test.source} has {test.preds.n} sample; there must be at least 2",
+            code="too-few-samples",
+        )
 
 
 def _require_groups(calibration: Samples, test: Samples) -> None:
     if calibration.preds.groups is not None and test.preds.groups is None:
         raise InputError(
-            f"{calibration.source} has groups and {test.source} has none; give both, or neither"
+            f"{calibration.source} has groups and {test.source} has none; give both, or neither",
+            code="groups-missing",
         )
 
 
@@ -162,9 +168,11 @@ def require_same_model(one: Samples, other: Samples) -> None:
     if columns[0] != columns[1]:
         raise InputError(
             f"{one.source} has {columns[0]} columns and {other.source} has {columns[1]}; both "
-            "must come from one model"
+            "must come from one model",
+            code="columns-differ",
         )
     if one.input != other.input:
         raise InputError(
-            f"{one.source} holds {one.input} and {other.source} holds {other.input}; use one kind"
+            f"{one.source} holds {one.input} and {other.source} holds {other.input}; use one kind",
+            code="input-differs",
         )

@@ -84,7 +84,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         if isinstance(self.methods, str):
-            raise InputError(f"methods must be a list of names; got the string {self.methods!r}")
+            raise InputError(
+                f"methods must be a list of names; got the string {self.methods!r}",
+                code="option-type",
+            )
         names = {RAW: RAW}
         for name in self.methods:
             method(name, self.input)  # raises where there is none

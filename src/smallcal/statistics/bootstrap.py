@@ -135,11 +135,11 @@ def seed_samples(
     """
     require_options(n_boot, level, least=1)
     if not runs:
-        raise InputError("seed_samples needs at least one run")
+        raise InputError("seed_samples needs at least one run", code="empty")
     chosen = chosen_metrics(metrics)
     views = [_views(run, baseline) for run in runs]
     if any(set(view) != set(views[0]) for view in views):
-        raise InputError("every run must have the same methods")
+        raise InputError("every run must have the same methods", code="rows-differ")
     others = [name for name in views[0] if name != baseline]
     keys = [(name, metric.name) for name in others for metric in chosen]
     drawn = {key: np.empty((n_boot, len(runs))) for key in keys}
@@ -201,7 +201,9 @@ def resampled_seeds(
 
 def _views(run: Run, baseline: str) -> dict[str, Scored]:
     if baseline not in run.y_probas:
-        raise InputError(f"baseline {baseline!r} is not among {', '.join(run.y_probas)}")
+        raise InputError(
+            f"baseline {baseline!r} is not among {', '.join(run.y_probas)}", code="unknown-choice"
+        )
     views = {name: Scored.of(run.y_true, proba) for name, proba in run.y_probas.items()}
     shared_length(views)
     return views

@@ -130,7 +130,9 @@ def evaluate(
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     if by is not None:
         if clusters is not None:
-            raise InputError("by takes samples as independent; leave out clusters")
+            raise InputError(
+                "by takes samples as independent; leave out clusters", code="options-conflict"
+            )
         names = [metric.name for metric in chosen]
         grouped = by_group(
             y_true,
@@ -235,7 +237,9 @@ class Comparison(InNotebook):
         """
         rows = self.intervals.get(method)
         if rows is None:
-            raise InputError(f"no intervals for {method!r}: compare it with n_boot above 0")
+            raise InputError(
+                f"no intervals for {method!r}: compare it with n_boot above 0", code="no-interval"
+            )
         margins = margin or {}
         said: list[str] = []
         same: dict[str, list[str]] = {}
@@ -313,10 +317,12 @@ def compare(
     'raises accuracy by 50.00 points, 95 % interval 40.25 to 59.26.'
     """
     if not y_probas:
-        raise InputError("y_probas is empty; pass {name: probabilities}")
+        raise InputError("y_probas is empty; pass {name: probabilities}", code="empty")
     reference = next(iter(y_probas)) if baseline is None else baseline
     if reference not in y_probas:
-        raise InputError(f"baseline {reference!r} is not among {', '.join(y_probas)}")
+        raise InputError(
+            f"baseline {reference!r} is not among {', '.join(y_probas)}", code="unknown-choice"
+        )
     require_options(n_boot, level)
     chosen = chosen_metrics(METRICS if metrics is None else metrics)
     scored = {name: Scored.of(y_true, proba, clusters=clusters) for name, proba in y_probas.items()}

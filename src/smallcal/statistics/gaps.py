@@ -159,7 +159,9 @@ def gap_rows(
     """Return :func:`gaps_by_group` of checked samples."""
     names = group_names(groups)
     if not names:
-        raise InputError("groups: no row has a group; every entry is missing or empty")
+        raise InputError(
+            "groups: no row has a group; every entry is missing or empty", code="groups-invalid"
+        )
     codes = group_codes(groups, names)
     known = np.flatnonzero(codes >= 0)
     found = gaps_of(scored.take(known), raw.take(known), codes[known], names, level=level)

@@ -72,9 +72,11 @@ def by_group(
     view, chosen = Scored.of(y_true, y_proba), chosen_metrics(metrics)
     codes = np.asarray(groups)
     if codes.shape != (view.n,):
-        raise InputError(f"groups must have shape ({view.n},); got {codes.shape}")
+        raise InputError(
+            f"groups must have shape ({view.n},); got {codes.shape}", code="groups-invalid"
+        )
     if len(np.unique(codes)) < 2:
-        raise InputError("groups must name at least two groups; got 1")
+        raise InputError("groups must name at least two groups; got 1", code="groups-invalid")
     return by_group_of(view, codes, chosen, bootstrap=(n_boot, level, random_state))
 
 

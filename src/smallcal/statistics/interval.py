@@ -107,7 +107,7 @@ class Interval:
         the whole interval lies within the margin.
         """
         if margin is not None and not margin > 0:
-            raise InputError(f"margin must be positive; got {margin}")
+            raise InputError(f"margin must be positive; got {margin}", code="option-range")
         if margin is not None and -margin < self.low and self.high < margin:
             return "equivalent"
         if not self.excludes_zero or better == "zero":
@@ -210,4 +210,4 @@ def require_options(
 def require_level(level: float) -> None:
     """Raise unless an interval can have this level."""
     if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {level}")
+        raise InputError(f"level must lie between 0 and 1; got {level}", code="option-range")

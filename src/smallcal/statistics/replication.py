@@ -116,5 +116,7 @@ def shared_length(scored: Mapping[str, Scored]) -> int:
     lengths = {name: view.n for name, view in scored.items()}
     if len(set(lengths.values())) != 1:
         shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
-        raise InputError(f"methods must be compared on the same samples; they have {shown}")
+        raise InputError(
+            f"methods must be compared on the same samples; they have {shown}", code="rows-differ"
+        )
     return next(iter(lengths.values()))

@@ -105,7 +105,8 @@ class AffineMap(ProbabilityMap):
         if logits.shape[1:] != (self.n_classes,):
             raise InputError(
                 f"logits must have shape (m, {self.n_classes}), got {logits.shape}: the map was "
-                f"fitted on {self.n_classes} classes"
+                f"fitted on {self.n_classes} classes",
+                code="columns-differ",
             )
         x: FloatArray = np.ascontiguousarray(logits, dtype=np.float64)
         if self.on == "log_probabilities":

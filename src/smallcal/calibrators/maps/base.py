@@ -59,15 +59,22 @@ class FittedMap(Part):
 
     def program(self, row: Row, scores: Value, /) -> Value:
         """Write down what the map gives a row, for exporters: temperature or probabilities."""
-        raise InputError(f"a calibrator whose map is {self.kind!r} cannot be exported")
+        raise InputError(
+            f"a calibrator whose map is {self.kind!r} cannot be exported", code="method-unsuitable"
+        )
 
     def interval(self, x: FloatArray, /) -> FloatArray:
         """Return two probabilities of the second class, (m, 2), at x = z1 - z0: Venn-Abers."""
-        raise InputError(f"a map of kind {self.kind!r} has no interval; that of venn-abers has one")
+        raise InputError(
+            f"a map of kind {self.kind!r} has no interval; that of venn-abers has one",
+            code="method-unsuitable",
+        )
 
     def groups(self, scores: FloatArray, /) -> IntArray:
         """Return the group of each row, where the map has groups."""
-        raise InputError(f"a calibrator whose map is {self.kind!r} has no groups")
+        raise InputError(
+            f"a calibrator whose map is {self.kind!r} has no groups", code="method-unsuitable"
+        )
 
 
 class TemperatureMap(FittedMap):

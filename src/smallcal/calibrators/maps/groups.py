@@ -101,7 +101,9 @@ def fit_groups(split: Split, *, n_groups: int = 3, prior_scale: float | None = N
     prior = None
     if prior_scale is not None:
         if not prior_scale > 0:
-            raise InputError(f"prior_scale must be positive or None; got {prior_scale}")
+            raise InputError(
+                f"prior_scale must be positive or None; got {prior_scale}", code="option-range"
+            )
         prior = Prior(split.pooled.value, prior_scale)
     fixed = split.thresholds
     thresholds = group_thresholds(split.scores, n_groups) if fixed is None else np.array(fixed)

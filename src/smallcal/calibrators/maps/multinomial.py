@@ -210,7 +210,8 @@ class MultinomialMap(ProbabilityMap):
         if logits.shape[1:] != (self.n_classes,):
             raise InputError(
                 f"logits must have shape (m, {self.n_classes}), got {logits.shape}: the map was "
-                f"fitted on {self.n_classes} classes"
+                f"fitted on {self.n_classes} classes",
+                code="columns-differ",
             )
         z = np.ascontiguousarray(logits, dtype=np.float64)
         found = inputs_of(z, self.inverse_temperature, self.offset)

@@ -108,7 +108,8 @@ class NetworkMap(TemperatureMap):
         if inputs.ndim != 2 or inputs.shape[1] != self.n_scores:
             raise InputError(
                 f"scores must have the {self.n_scores} columns this network was "
-                f"fitted on; got shape {scores.shape}"
+                f"fitted on; got shape {scores.shape}",
+                code="columns-differ",
             )
         result = np.empty(len(inputs))
         size = max(1, _BLOCK_SIZE // max(len(bias) for bias in self.biases))

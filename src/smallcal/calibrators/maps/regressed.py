@@ -72,7 +72,9 @@ class RegressedMap(TemperatureMap):
         """Return the temperature of each row, from its scores (m, d)."""
         width = len(self.coefficients) + self.extra_columns
         if scores.ndim != 2 or scores.shape[1] != width:
-            raise InputError(f"scores must have {width} columns; got shape {scores.shape}")
+            raise InputError(
+                f"scores must have {width} columns; got shape {scores.shape}", code="columns-differ"
+            )
         temperature = np.exp(np.minimum(-self._linear(scores), program.HIGHEST_EXPONENT))
         return np.asarray(np.minimum(np.maximum(temperature, self.low), self.high))
 

@@ -111,9 +111,13 @@ class Problem:
     def of(cls, split: Split, scores: FloatArray, prior_scale: float, prior: str) -> Problem:
         """Return the problem without classes."""
         if not prior_scale > 0:
-            raise InputError(f"prior_scale must be positive; got {prior_scale}")
+            raise InputError(
+                f"prior_scale must be positive; got {prior_scale}", code="option-range"
+            )
         if prior not in ("spread", "independent"):
-            raise InputError(f"prior must be 'spread' or 'independent'; got {prior!r}")
+            raise InputError(
+                f"prior must be 'spread' or 'independent'; got {prior!r}", code="unknown-choice"
+            )
         design = np.column_stack([np.ones(split.gaps.n), scores])
         size, total = design.shape[1], split.gaps.total
         penalised = np.eye(size - 1)

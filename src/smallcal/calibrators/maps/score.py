@@ -261,7 +261,7 @@ def fit_score_curve(split: Split, *, basis: str = "spline") -> MapFit:
     [0.1, 0.5, 0.9]
     """
     if basis not in BASES:
-        raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}")
+        raise InputError(f"unknown basis {basis!r}; {choose(basis, BASES)}", code="unknown-choice")
     scale = split.preds.score
     as_is = scale is None or scale.kind == "probability"
     sample, limits = sample_of(split), ANY
@@ -281,6 +281,7 @@ def sample_of(split: Split) -> Sample:
             "take matrix-scaling or dirichlet-odir; for one number per row, ",
             python='input="score"',
             shell="--input score",
+            code="method-unsuitable",
         )
     rows = weighted_rows(split)
     logits = preds.logits[rows].astype(np.float64)

@@ -60,7 +60,10 @@ class FittedSignal(Part):
 
     def program(self, row: Row, /) -> Value:
         """Write down the score of a row, for exporters."""
-        raise InputError(f"a calibrator whose signal is {self.kind!r} cannot be exported")
+        raise InputError(
+            f"a calibrator whose signal is {self.kind!r} cannot be exported",
+            code="method-unsuitable",
+        )
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,9 @@ def route(name: str, *, needs: tuple[str, ...] = (), care: str = "") -> Callable
 def fit_signal(name: str, seen: Observed, **options: Any) -> SignalFit:
     """Fit the signal of this name."""
     if name not in ROUTES:
-        raise InputError(f"unknown signal {name!r}; choose from {', '.join(ROUTES)}")
+        raise InputError(
+            f"unknown signal {name!r}; choose from {', '.join(ROUTES)}", code="unknown-choice"
+        )
     return ROUTES[name].fit(seen, **options)
 
 

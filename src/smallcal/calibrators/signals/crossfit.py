@@ -36,7 +36,9 @@ Solver = Callable[[FloatArray, FloatArray], FloatArray]
 def is_logit(scale: str) -> bool:
     """Return whether a risk is scored by its log-odds."""
     if scale not in ("probability", "logit"):
-        raise InputError(f"scale must be probability or logit; got {scale!r}")
+        raise InputError(
+            f"scale must be probability or logit; got {scale!r}", code="unknown-choice"
+        )
     return scale == "logit"
 
 

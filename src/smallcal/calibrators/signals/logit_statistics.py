@@ -153,7 +153,8 @@ def require_statistics(names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in STATISTICS]
     if unknown or not names or len(set(names)) != len(names):
         raise InputError(
-            f"statistics must be different names among {', '.join(STATISTICS)}; got {names}"
+            f"statistics must be different names among {', '.join(STATISTICS)}; got {names}",
+            code="unknown-choice",
         )
 
 

@@ -186,7 +186,7 @@ class ConfidenceRank(FittedSignal):
 
     def __post_init__(self) -> None:
         if not self.confidences or any(np.diff(self.confidences) < 0):
-            raise InputError("confidences must be ascending and at least one")
+            raise InputError("confidences must be ascending and at least one", code="option-range")
 
     @once
     def _ascending(self) -> FloatArray:

@@ -64,9 +64,9 @@ def adapt(
     """Adapt a calibrator to new class frequencies (label shift), without labels."""
     asked = Asked.of(locals())
     if undo and (data is not None or rates is not None or force):
-        raise InputError("--undo needs nothing but CAL and -o")
+        raise InputError("--undo needs nothing but CAL and -o", code="options-conflict")
     if output is None:
-        raise InputError("say where to write the calibrator: -o NEW.json")
+        raise InputError("say where to write the calibrator: -o NEW.json", code="option-missing")
     io.require_writable(output)
     fitted = runtime.load(calibrator)
     if undo:

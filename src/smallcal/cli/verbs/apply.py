@@ -78,7 +78,8 @@ def apply(
         if with_temperature or cost is not None or how != _AT_ONCE:
             raise InputError(
                 f"{calibrator} is a folder of calibrators: --with-temperature, --cost, --jobs, "
-                "--dask and --part-rows are for one"
+                "--dask and --part-rows are for one",
+                code="options-conflict",
             )
         _apply_each(calibrator, data, output, asked, with_decision=with_decision, as_json=as_json)
         return
@@ -159,7 +160,8 @@ def _apply(
         raise InputError(
             f"--jobs, --dask and --part-rows: {data} cannot be applied to {output} in parts; that "
             "needs .npy, Parquet or Arrow on both sides, and a method that looks at one row at a "
-            "time"
+            "time",
+            code="options-conflict",
         )
     return _whole(fitted, data, output, asked, more, priced), 0
 
@@ -172,7 +174,9 @@ def _require_room(output: str, more: More, priced: Costs | None = None) -> None:
         ("--cost", priced),
     ):
         if there and output.lower().endswith(".npy"):
-            raise InputError(f"{name}: a .npy file holds one array; write to .npz or .csv")
+            raise InputError(
+                f"{name}: a .npy file holds one array; write to .npz or .csv", code="file-type"
+            )
 
 
 def _table_for(

@@ -73,7 +73,10 @@ def audit(
 ) -> None:
     """Refit a calibrator on resamples and say how stable it is."""
     if calibrator is not None and (setting or method != "default"):
-        raise InputError("--calibrator brings its own method; leave out --method and --set")
+        raise InputError(
+            "--calibrator brings its own method; leave out --method and --set",
+            code="options-conflict",
+        )
     chosen = choices.method_options(method, setting or [])
     given = None if calibrator is None else smallcal.load(calibrator)
     asked = inputs.Asked.of(locals())
@@ -117,7 +120,8 @@ def _others(
         other = inputs.load(file, replace(asked, labels=None), fitted)
         if other.input != audited.input:
             raise InputError(
-                f"{file} holds {other.input}, and the audited samples are {audited.input}"
+                f"{file} holds {other.input}, and the audited samples are {audited.input}",
+                code="input-differs",
             )
         other = inputs.in_order(replace(other, labels=None), audited)
         others[file] = (other.logits, other.features)

@@ -95,9 +95,14 @@ def certify(
     """Find a confidence threshold that keeps the error rate low, with a guarantee."""
     alphas = choices.shares(sets or [], "--sets")
     if cross and alphas:
-        raise InputError("--sets needs rows that CAL was not fitted on; leave out --cross")
+        raise InputError(
+            "--sets needs rows that CAL was not fitted on; leave out --cross",
+            code="options-conflict",
+        )
     if cluster is not None and alphas:
-        raise InputError("--sets takes all samples as independent; leave out --cluster")
+        raise InputError(
+            "--sets takes all samples as independent; leave out --cluster", code="options-conflict"
+        )
     risks = choices.shares(risk or ([] if sets else ["2%"]), "--risk")
     wanted: dict[str, Any] = {
         "confidence": choices.share(confidence, "--confidence"),
@@ -147,7 +152,8 @@ def _require_one_group(
     if by is not None and group not in (None, by) and known.groups is not None:
         raise InputError(
             f"{calibrator} has effects of groups, and a row belongs to one: --by {by} and --group "
-            f"{group} must name the same"
+            f"{group} must name the same",
+            code="options-conflict",
         )
 
 

@@ -143,7 +143,9 @@ def _baseline(name: str | None, names: list[str]) -> str:
     if name is None:
         return "tva-ts" if "tva-ts" in names else names[0]
     if true_name(name) not in names:
-        raise InputError(f"--baseline {name} is not among the methods {', '.join(names)}")
+        raise InputError(
+            f"--baseline {name} is not among the methods {', '.join(names)}", code="unknown-choice"
+        )
     return true_name(name)
 
 
@@ -182,7 +184,8 @@ def _fit_all(
     if cal.logits.shape[1:] != test.logits.shape[1:]:
         raise InputError(
             f"{cal.source} has {checked.n_classes} columns and {test.source} has "
-            f"{test.logits.shape[1]}; both must come from one model"
+            f"{test.logits.shape[1]}; both must come from one model",
+            code="columns-differ",
         )
     cal = replace(cal, labels=checked.labels)
     fits: dict[str, Fit] = {}

@@ -130,7 +130,9 @@ def _measure(
 def _subsets(n: int, budget: int, draws: int, seed: int) -> list[IntArray]:
     """Draw the same subsets for every method; the whole split can be drawn in one way only."""
     if not MIN_FIT_SAMPLES <= budget <= n:
-        raise InputError(f"--budget must lie in {MIN_FIT_SAMPLES} .. {n}; got {budget}")
+        raise InputError(
+            f"--budget must lie in {MIN_FIT_SAMPLES} .. {n}; got {budget}", code="option-range"
+        )
     if budget == n:
         return [np.arange(n)]
     rng = np.random.default_rng([seed, budget])
@@ -247,7 +249,9 @@ def _require_own(file: Path, split: DemoSplit) -> None:
     with suppress(SmallcalError):
         if np.array_equal(io.read(file).logits, split.logits):
             return
-    raise FileError(f"{file} is there already, and is not the demo's; name another folder")
+    raise FileError(
+        f"{file} is there already, and is not the demo's; name another folder", code="file-exists"
+    )
 
 
 def _commands(folder: Path) -> list[str]:

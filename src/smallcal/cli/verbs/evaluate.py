@@ -78,7 +78,9 @@ def evaluate(
     """Measure how well logits, scores or a calibrator's probabilities are calibrated."""
     require_options(n_boot, level)
     if by is not None and cluster is not None:
-        raise InputError("--by takes samples as independent; leave out --cluster")
+        raise InputError(
+            "--by takes samples as independent; leave out --cluster", code="options-conflict"
+        )
     conditions = [Condition.parse(text) for text in fail_if or []]
     shown = choices.metric_names(metrics, list(METRICS))
     wanted = list(dict.fromkeys([*shown, *(condition.metric for condition in conditions)]))

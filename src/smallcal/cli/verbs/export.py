@@ -82,19 +82,27 @@ def export(
 def _kind(output: str | None, to: str | None) -> str:
     """Return what to write; only text goes to stdout."""
     if to is not None and to not in EXPORTERS:
-        raise InputError(f"--to must be one of {', '.join(EXPORTERS)}; got {to!r}")
+        raise InputError(
+            f"--to must be one of {', '.join(EXPORTERS)}; got {to!r}", code="unknown-choice"
+        )
     if output is None:
         if to is None:
-            raise InputError("say what to write: -o cal.onnx, or --to python or sql for stdout")
+            raise InputError(
+                "say what to write: -o cal.onnx, or --to python or sql for stdout",
+                code="option-missing",
+            )
         if not EXPORTERS[to].is_text:
-            raise InputError(f"--to {to} needs a file to write to: -o cal{EXPORTERS[to].suffix}")
+            raise InputError(
+                f"--to {to} needs a file to write to: -o cal{EXPORTERS[to].suffix}",
+                code="option-missing",
+            )
         return to
     if to is not None:
         return to
     try:
         return exporter_for(output)
     except FileError as error:
-        raise InputError(f"{error}; --to says it") from None
+        raise InputError(f"{error}; --to says it", code="file-type") from None
 
 
 def _require_effect(onnx: _Onnx, kind: str) -> None:
@@ -102,12 +110,20 @@ def _require_effect(onnx: _Onnx, kind: str) -> None:
     given = {f"--{name.replace('_', '-')}": value for name, value in onnx._asdict().items()}
     for flag, value in given.items():
         if value is not None and kind != "onnx":
-            raise InputError(f"{flag} is for ONNX, and {kind} was asked for")
+            raise InputError(
+                f"{flag} is for ONNX, and {kind} was asked for", code="options-conflict"
+            )
     for flag in ("--output-name", "--features-name"):
         if given[flag] is not None and onnx.append is None:
-            raise InputError(f"{flag} names an output of a model: --append MODEL says which model")
+            raise InputError(
+                f"{flag} names an output of a model: --append MODEL says which model",
+                code="options-conflict",
+            )
     if onnx.append is not None and onnx.dtype is not None:
-        raise InputError("--dtype: behind a model, probabilities have the type of its logits")
+        raise InputError(
+            "--dtype: behind a model, probabilities have the type of its logits",
+            code="options-conflict",
+        )
 
 
 def _content(fitted: FittedCalibrator, path: str, kind: str, onnx: _Onnx) -> str | bytes:

@@ -60,7 +60,10 @@ def fit(
     )
     if per is not None:
         if cluster is not None:
-            raise InputError("--per splits the samples by its field; leave out --cluster")
+            raise InputError(
+                "--per splits the samples by its field; leave out --cluster",
+                code="options-conflict",
+            )
         _fit_each(data, asked, compose, output, force=force, as_json=as_json)
         return
     if output is not None:
@@ -114,7 +117,9 @@ def _fit_each(
 ) -> None:
     """Fit a calibrator for each model or task, and write all of them or none."""
     if output is None:
-        raise InputError("--per fits several calibrators; name a folder for them with -o")
+        raise InputError(
+            "--per fits several calibrators; name a folder for them with -o", code="option-missing"
+        )
     found: dict[str, FittedCalibrator] = {}
     with each.whole_folder(output) as folder:
         parts = each.apart(data, asked)

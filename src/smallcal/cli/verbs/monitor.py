@@ -62,11 +62,15 @@ def monitor(
 ) -> None:
     """Detect drift in new data; exit code 1 on alarm. Run it as often as you like."""
     if state is not None and merge:
-        raise InputError("--merge only looks and --state is written; use one of them")
+        raise InputError(
+            "--merge only looks and --state is written; use one of them", code="options-conflict"
+        )
     if prometheus and as_json:
-        raise InputError("choose one of --json and --prometheus")
+        raise InputError("choose one of --json and --prometheus", code="options-conflict")
     if data is None and (labels is not None or seen):
-        raise InputError("--labels and --seen say something about DATA; name its file")
+        raise InputError(
+            "--labels and --seen say something about DATA; name its file", code="options-conflict"
+        )
     settings = {"alpha": alpha, "tolerance": tolerance}
     asked = Asked.of(locals())
     begun = _begun(runtime.load(calibrator), state, merge or [], settings, reference, asked)
@@ -100,7 +104,9 @@ def monitor(
 def _require_known(state: str | None, merge: list[str]) -> None:
     """Raise where there is no DATA and nothing was kept either."""
     if not merge and (state is None or not os.path.exists(state)):
-        raise InputError("nothing to look at: name DATA, or a --state or --merge file that exists")
+        raise InputError(
+            "nothing to look at: name DATA, or a --state or --merge file that exists", code="empty"
+        )
 
 
 def _begun(
@@ -135,7 +141,8 @@ def _loaded(path: str, fitted: FittedCalibrator, given: dict[str, float]) -> Mon
     for name, value in given.items():
         if kept[name] != value:
             raise InputError(
-                f"{path} was begun with --{name} {kept[name]:g}, which it keeps; got {value:g}"
+                f"{path} was begun with --{name} {kept[name]:g}, which it keeps; got {value:g}",
+                code="options-conflict",
             )
     return known
 

@@ -94,7 +94,9 @@ def plan(
 def _sizes(text: str) -> list[int]:
     parts = [part.strip().replace("_", "") for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() for part in parts):
-        raise InputError(f"--sizes must be whole numbers with commas between; got {text!r}")
+        raise InputError(
+            f"--sizes must be whole numbers with commas between; got {text!r}", code="option-format"
+        )
     return [int(part) for part in parts]
 
 
@@ -105,7 +107,9 @@ def _goal(text: str) -> tuple[str, float]:
     except ValueError:
         value = math.nan
     if match is None or not math.isfinite(value):
-        raise InputError(f"--target must look like ece15=0.02 or ece15=2%; got {text!r}")
+        raise InputError(
+            f"--target must look like ece15=0.02 or ece15=2%; got {text!r}", code="option-format"
+        )
     return match[1], value / 100 if match[3] else value
 
 

@@ -98,7 +98,9 @@ def report(
     """Write a report: how well a model is calibrated, and which method to use."""
     given = tuple(choices.method_names(methods)) if methods else None
     if 0 < n_boot < MIN_BOOT:
-        raise InputError(f"--n-boot must be 0 or at least {MIN_BOOT}; got {n_boot}")
+        raise InputError(
+            f"--n-boot must be 0 or at least {MIN_BOOT}; got {n_boot}", code="option-range"
+        )
     require_options(n_boot, level)
     kind = _kind(output, format, as_json=as_json)
     if kind == "html":
@@ -186,14 +188,19 @@ def _kind(output: str | None, format: str | None, *, as_json: bool = False) -> s
     """Return what to write; a page goes to a file only."""
     known = list(dict.fromkeys(FORMATS.values()))
     if format is not None and format not in known:
-        raise InputError(f"--format must be one of {', '.join(known)}; got {format!r}")
+        raise InputError(
+            f"--format must be one of {', '.join(known)}; got {format!r}", code="unknown-choice"
+        )
     if output is None:
         if as_json and format not in (None, "json"):
             raise InputError(
-                f"--json prints JSON; name a file for the {format}: -o report.{format}"
+                f"--json prints JSON; name a file for the {format}: -o report.{format}",
+                code="options-conflict",
             )
         if format == "html":
-            raise InputError("a page needs a file to be written to: -o report.html")
+            raise InputError(
+                "a page needs a file to be written to: -o report.html", code="option-missing"
+            )
         return format or ("json" if as_json else "md")
     return format or format_of(output)
 
@@ -209,7 +216,10 @@ def shifted_files(paths: Sequence[str], *, model: str = "") -> dict[tuple[str, s
             key = condition_of(file)
             if key in found:
                 named = " ".join(filter(None, key))
-                raise InputError(f"--shift: {found[key]} and {file} are both called {named}")
+                raise InputError(
+                    f"--shift: {found[key]} and {file} are both called {named}",
+                    code="file-ambiguous",
+                )
             found[key] = str(file)
     return found
 
@@ -220,7 +230,9 @@ def _files_of(path: Path, model: str) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
     own = [file for file in files if model and file.name.startswith(f"{model}__")]
     if not files:
-        raise FileError(f"--shift {path}: no file there is of a type that can be read")
+        raise FileError(
+            f"--shift {path}: no file there is of a type that can be read", code="file-type"
+        )
     return own or files
 
 

@@ -122,7 +122,7 @@ def parsed(text: str) -> list[tuple[str, dict[str, Any]]]:
             given = _NEXT_OPTION.split(settings) if settings else []
             found.append((name, choices.method_options(name, given)))
     if not found:
-        raise InputError(f"--candidates names none; got {text!r}")
+        raise InputError(f"--candidates names none; got {text!r}", code="empty")
     return found
 
 

@@ -45,7 +45,9 @@ def load_demo(split: str = "cal") -> DemoSplit:
     ((3000, 345), 'float32', 345)
     """
     if split not in SPLITS:
-        raise InputError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
+        raise InputError(
+            f"split must be one of {', '.join(SPLITS)}; got {split!r}", code="unknown-choice"
+        )
     source = files("smallcal.data.demo").joinpath("quickdraw345.npz")
     with as_file(source) as path, np.load(path, allow_pickle=False) as arrays:
         labels = arrays[f"{split}_labels"].astype(np.int64)

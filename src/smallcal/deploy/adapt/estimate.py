@@ -106,7 +106,10 @@ def adapt(
     fitted = fitted_of(cal, "cal must be a fitted calibrator")
     if undo:
         if any(each is not None for each in (logits, rates)):
-            raise InputError("undo removes the adaptation; it needs neither rows nor rates")
+            raise InputError(
+                "undo removes the adaptation; it needs neither rows nor rates",
+                code="options-conflict",
+            )
         aside = len(fitted.decisions)
         return Adaptation(undone(fitted), "undone", adapted=True, set_aside=aside)
     asked = Asked(confidence, random_state, force)
@@ -129,7 +132,8 @@ class Asked:
         number = isinstance(level, int | float) and not isinstance(level, bool)
         if not number or not 0.5 <= level < 1:
             raise InputError(
-                f"confidence must be a number from 0.5 up to 1, such as 0.95; got {level!r}"
+                f"confidence must be a number from 0.5 up to 1, such as 0.95; got {level!r}",
+                code="option-range",
             )
 
 
@@ -151,6 +155,7 @@ def adapt_blocks(
             "there is nothing to adapt to: ",
             python="pass rows without labels, or rates=...",
             shell="name DATA, rows without labels, or --rates FILE",
+            code="option-missing",
         )
     split = split_of(base)
     given = None if rates is None else rates_of(rates, names_of(base))
@@ -176,7 +181,7 @@ def undone(fitted: FittedCalibrator) -> FittedCalibrator:
     base = unadapted(fitted)
     if base is fitted:
         what = "something else was learned after that" if fitted.later else "it is as it was fitted"
-        raise InputError(f"there is no adaptation to undo: {what}")
+        raise InputError(f"there is no adaptation to undo: {what}", code="options-conflict")
     return base
 
 
@@ -201,7 +206,10 @@ def _blocks(
 ) -> Iterator[Given]:
     """Yield rows after rows of an array, which may be one in a file."""
     if not fitted.signal.rowwise:
-        raise InputError(f"{fitted.method} looks at all rows at once and cannot be adapted")
+        raise InputError(
+            f"{fitted.method} looks at all rows at once and cannot be adapted",
+            code="method-unsuitable",
+        )
     given = checked(fitted, logits, features, None)
     given = given._replace(groups=coded(fitted.groups, groups, len(given.logits)))
     for rows in slices(len(given.logits), fitted.n_classes):

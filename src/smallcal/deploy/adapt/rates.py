@@ -31,22 +31,29 @@ def rates_of(rates: object, names: Sequence[str]) -> FloatArray:
     try:
         found = as_numpy(rates, name="rates").astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError("rates must be numbers, one for each class") from None
+        raise InputError(
+            "rates must be numbers, one for each class", code="rates-invalid"
+        ) from None
     if found.shape != (len(names),):
         raise InputError(
             f"rates must have one number for each of the {len(names)} classes; got shape "
-            f"{found.shape}"
+            f"{found.shape}",
+            code="rates-invalid",
         )
     wrong = np.flatnonzero(~((found > 0) & (found <= 1)))
     if len(wrong):
         name, value = visible(names[wrong[0]]), found[wrong[0]]
         raise InputError(
             f"rates must be above 0 and at most 1; that of class {name} is {value:g}. A class that "
-            "never comes gets a small rate"
+            "never comes gets a small rate",
+            code="rates-invalid",
         )
     total = float(found.sum())
     if abs(total - 1) > _ROUNDING:
-        raise InputError(f"rates must sum to 1; they sum to {total:.4g}. Divide them by that")
+        raise InputError(
+            f"rates must sum to 1; they sum to {total:.4g}. Divide them by that",
+            code="rates-invalid",
+        )
     return np.asarray(found / total)
 
 
@@ -56,10 +63,11 @@ def _in_order(rates: Mapping[str, object], names: Sequence[str]) -> list[object]
     if unknown:
         hint = did_you_mean(unknown[0], names)
         text = f"rates name classes that the calibrator does not have: {_listed(unknown)}"
-        raise InputError(f"{text}; {hint}" if hint else text)
+        raise InputError(f"{text}; {hint}" if hint else text, code="rates-invalid")
     if missing:
         raise InputError(
-            f"rates lack {len(missing)} of the {len(names)} classes: {_listed(missing)}"
+            f"rates lack {len(missing)} of the {len(names)} classes: {_listed(missing)}",
+            code="rates-invalid",
         )
     return [rates[name] for name in names]
 
@@ -83,11 +91,18 @@ def read_rates(path: str) -> dict[str, float]:
     try:
         loaded = io.read(path, score="rate", group="class")
     except FileError as error:
-        raise FileError(f"{error}; rates are a table with the columns class and rate") from error
+        raise FileError(
+            f"{error}; rates are a table with the columns class and rate", code="rates-invalid"
+        ) from error
     if loaded.groups is None:
-        raise FileError(f"{path} must have a column class that names the class of each rate")
+        raise FileError(
+            f"{path} must have a column class that names the class of each rate", code="file-column"
+        )
     classes = loaded.groups.tolist()
     twice = next((name for name in classes if classes.count(name) > 1), None)
     if twice is not None:
-        raise FileError(f"{path} names class {visible(twice) or 'without a name'} more than once")
+        raise FileError(
+            f"{path} names class {visible(twice) or 'without a name'} more than once",
+            code="rates-invalid",
+        )
     return dict(zip(classes, np.asarray(loaded.logits).reshape(-1).tolist(), strict=True))

@@ -23,7 +23,8 @@ def split_of(fitted: FittedCalibrator) -> Split:
     if table is None:
         raise InputError(
             "this calibrator has no table of the classes of its split, which says how frequent "
-            "they were (an older file, or over 1,000 classes); fit it again"
+            "they were (an older file, or over 1,000 classes); fit it again",
+            code="artefact-outdated",
         )
     mean = np.maximum(table.sums("confidence").sum(axis=0), 0.5)
     return Split(mean / mean.sum(), sum(table.predicted) / UNIT, *_typical(table))

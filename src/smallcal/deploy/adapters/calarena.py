@@ -88,7 +88,8 @@ class Entry(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if needs := method(self.method).needs:
             raise InputError(
-                f"{self.method} needs {needs[0]}, which a benchmark entry is not given"
+                f"{self.method} needs {needs[0]}, which a benchmark entry is not given",
+                code="method-unsuitable",
             )
         proba = _both_columns(X)
         self.floor_ = floor_of(proba)
@@ -157,7 +158,10 @@ def entries(*names: str) -> dict[str, Callable[[], Entry]]:
     known = entry_names()
     for name in names:
         if name not in known:
-            raise InputError(f"{name!r} cannot be an entry; choose from {', '.join(known)}")
+            raise InputError(
+                f"{name!r} cannot be an entry; choose from {', '.join(known)}",
+                code="method-unsuitable",
+            )
     return {f"smallcal-{name}": partial(Entry, name) for name in names or known}
 
 

@@ -169,7 +169,8 @@ class CalibratedModel(
         if "labels" in row.needs:
             raise InputError(
                 f"{self.method} reads the labels of the rows it predicts (an oracle); it cannot "
-                "be deployed"
+                "be deployed",
+                code="method-unsuitable",
             )
         data = Samples.of(X, y, sample_weight)
         for_fit, for_split = self._routed(data.weight, groups, fit_params)
@@ -278,7 +279,8 @@ class CalibratedModel(
     def _is_prefit(self) -> bool:
         if isinstance(self.cv, str) and self.cv != "prefit":
             raise InputError(
-                f"cv must be a number of folds, a splitter or 'prefit'; got {self.cv!r}"
+                f"cv must be a number of folds, a splitter or 'prefit'; got {self.cv!r}",
+                code="options-conflict",
             )
         return isinstance(self.cv, str)
 
@@ -310,7 +312,10 @@ class CalibratedModel(
         """Say what of the metadata goes to the estimator's fit and what to the splitter."""
         if self._is_prefit() and (fit_params or groups is not None):
             names = ", ".join([*fit_params, *([] if groups is None else ["groups"])])
-            raise InputError(f"cv='prefit' fits no estimator and makes no folds: leave out {names}")
+            raise InputError(
+                f"cv='prefit' fits no estimator and makes no folds: leave out {names}",
+                code="options-conflict",
+            )
         if sklearn.get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=weight, groups=groups, **fit_params)
             return routed.estimator.fit, routed.splitter.split
@@ -332,7 +337,8 @@ class CalibratedModel(
         if not hasattr(self.estimator, "classes_"):
             raise InputError(
                 f"cv='prefit' needs a fitted classifier; {type(self.estimator).__name__} has no "
-                "classes_. Fit it, or let cv=5 do so"
+                "classes_. Fit it, or let cv=5 do so",
+                code="not-fitted",
             )
         self.classes_ = np.asarray(self.estimator.classes_)
         data.require_known(self.classes_)
@@ -352,7 +358,8 @@ class CalibratedModel(
             if bool(tested[test].any()):
                 raise InputError(
                     "cv tests some samples more than once, so they would count more than once; "
-                    "use a splitter whose test folds do not overlap"
+                    "use a splitter whose test folds do not overlap",
+                    code="rows-counted-twice",
                 )
             some, given = _safe_indexing(data.X, train), of_rows(for_fit, train, data.n)
             model = clone(self.estimator).fit(some, data.y[train], **given)
@@ -373,7 +380,8 @@ class CalibratedModel(
             if given:
                 raise InputError(
                     f"groups need a splitter that reads them, such as GroupKFold({cv}); cv={cv} "
-                    "does not"
+                    "does not",
+                    code="options-conflict",
                 )
             cv = shuffled_folds(data, int(cv), seed_of(self.random_state))
         with warnings.catch_warnings():
@@ -385,7 +393,8 @@ class CalibratedModel(
             if len(seen) < 2:
                 raise InputError(
                     f"a training fold of cv holds one class, {seen.tolist()[0]!r}; use fewer "
-                    "folds, or folds that mix the classes"
+                    "folds, or folds that mix the classes",
+                    code="labels-one-class",
                 )
             yield train, test
 

@@ -47,7 +47,8 @@ class Samples:
         """Check what the user gave, but for X itself, which is the estimator's affair."""
         if y is None:
             raise InputError(
-                "y is None: this classifier requires y to be passed, but the target y is None"
+                "y is None: this classifier requires y to be passed, but the target y is None",
+                code="array-unreadable",
             )
         _refuse_matrix(y)
         labels = column_or_1d(y, warn=True)
@@ -55,12 +56,13 @@ class Samples:
         try:
             X, _ = indexable(X, labels)
         except (TypeError, ValueError) as error:
-            raise InputError(f"X and y do not fit together: {error}") from None
+            raise InputError(f"X and y do not fit together: {error}", code="rows-differ") from None
         n = len(labels)
         if n < MIN_FIT_SAMPLES:
             raise InputError(
                 f"X has {n} sample{'s' if n != 1 else ''}; calibration needs at least "
-                f"{MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)"
+                f"{MIN_FIT_SAMPLES} (a few hundred give a useful calibrator)",
+                code="too-few-samples",
             )
         return cls(X, labels, None if weight is None else as_weight(weight, n=n))
 
@@ -75,7 +77,8 @@ class Samples:
         if len(strange):
             raise InputError(
                 f"{name} holds {strange.tolist()[0]!r}, which is not one of the estimator's "
-                f"{len(classes)} classes"
+                f"{len(classes)} classes",
+                code="labels-unknown",
             )
 
     def require_two_classes(self) -> None:
@@ -84,7 +87,8 @@ class Samples:
         if len(known) < 2:
             where = " where sample_weight is not 0" if len(np.unique(self.y)) > 1 else ""
             raise InputError(
-                f"y holds one class{where}, {known.tolist()[0]!r}; a classifier needs two or more"
+                f"y holds one class{where}, {known.tolist()[0]!r}; a classifier needs two or more",
+                code="labels-one-class",
             )
 
     def codes(self, classes: NDArray[Any]) -> IntArray:
@@ -103,17 +107,24 @@ def _refuse_matrix(y: Any) -> None:
     if len(shape) != 2 or shape[1] < 2:
         return
     if table.dtype.kind in "fiub" and bool(((table != 0).sum(axis=1) == 1).all()):
-        raise InputError(f"y is one-hot, of shape {shape}; pass the classes, y.argmax(axis=1)")
+        raise InputError(
+            f"y is one-hot, of shape {shape}; pass the classes, y.argmax(axis=1)",
+            code="labels-not-one-per-row",
+        )
     raise InputError(
         f"y is multilabel or multioutput, of shape {shape}; a classifier here has one class per "
-        "row. MultiOutputClassifier(CalibratedModel(...)) fits and calibrates each column by itself"
+        "row. MultiOutputClassifier(CalibratedModel(...)) calibrates each column by itself",
+        code="labels-not-one-per-row",
     )
 
 
 def shuffled_folds(data: Samples, n_folds: int, seed: int) -> KFold | StratifiedKFold:
     """Return folds with an equal share of each class, as far as its samples go."""
     if not 2 <= n_folds <= data.n:
-        raise InputError(f"cv must be 2 to {data.n} folds for {data.n} samples; got {n_folds}")
+        raise InputError(
+            f"cv must be 2 to {data.n} folds for {data.n} samples; got {n_folds}",
+            code="option-range",
+        )
     largest = np.unique(data.y, return_counts=True)[1].max()
     kind = StratifiedKFold if largest >= n_folds else KFold
     return kind(n_folds, shuffle=True, random_state=seed)

@@ -30,21 +30,28 @@ def wrapped_has(name: str) -> Callable[[Any], bool]:
 def response_of(model: Any, X: Any, asked: str) -> str:
     """Return the method of a fitted classifier that gives one score for each class."""
     if asked not in ("auto", *RESPONSES):
-        raise InputError(f"response must be auto, {' or '.join(RESPONSES)}; got {asked!r}")
+        raise InputError(
+            f"response must be auto, {' or '.join(RESPONSES)}; got {asked!r}", code="unknown-choice"
+        )
     name = type(model).__name__
     if not hasattr(model, "classes_"):
-        raise InputError(f"{name} has no classes_ after fit: it is not a classifier")
+        raise InputError(
+            f"{name} has no classes_ after fit: it is not a classifier", code="model-output"
+        )
     there = [one for one in RESPONSES if asked in ("auto", one) and hasattr(model, one)]
     fitting = (one for one in there if one != "decision_function" or _per_class(model, X))
     found = next(fitting, None)
     if found is None and there:
         raise InputError(
             f"{name}.decision_function gives a score for each pair of classes, not for each class; "
-            "set decision_function_shape='ovr', or give it predict_proba"
+            "set decision_function_shape='ovr', or give it predict_proba",
+            code="model-output",
         )
     if found is None:
         wanted = " and no ".join(RESPONSES) if asked == "auto" else asked
-        raise InputError(f"{name} has no {wanted}: there is nothing to calibrate")
+        raise InputError(
+            f"{name} has no {wanted}: there is nothing to calibrate", code="model-output"
+        )
     return found
 
 
@@ -73,7 +80,8 @@ def scores_of(model: Any, X: Any, response: str) -> FloatArray:
     if raw.ndim != 2 or raw.shape[1] != n_classes:
         raise InputError(
             f"{type(model).__name__}.{response} gives shape {raw.shape}; with {n_classes} classes "
-            f"it must be (n, {n_classes})"
+            f"it must be (n, {n_classes})",
+            code="model-output",
         )
     return raw
 

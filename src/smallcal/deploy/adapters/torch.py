@@ -91,16 +91,22 @@ def calibrate(
 def _estimator_of(method: str | BaseCalibrator) -> BaseCalibrator:
     """Return an unfitted estimator, refusing at once what could not be used in the end."""
     if not isinstance(method, str | BaseCalibrator):
-        raise InputError(f"method must be a name or a calibrator; got {type(method).__name__}")
+        raise InputError(
+            f"method must be a name or a calibrator; got {type(method).__name__}",
+            code="option-type",
+        )
     estimator: BaseCalibrator = make(method) if isinstance(method, str) else clone(method)
     refuse_scores(estimator)
     composed = estimator._compose()
     name = composed.name
     if not composed.deployable:
-        raise InputError(f"{name} is for comparison only and cannot wrap a model")
+        raise InputError(
+            f"{name} is for comparison only and cannot wrap a model", code="method-unsuitable"
+        )
     if composed.needs:
         raise InputError(
             f"{name} needs {', '.join(composed.needs)} beside the logits: fit it on what "
-            "collect_logits gives, and call its to_torch() module yourself"
+            "collect_logits gives, and call its to_torch() module yourself",
+            code="method-unsuitable",
         )
     return estimator

@@ -81,7 +81,8 @@ def collect_logits(
     if not len(found.labels):
         raise InputError(
             f"all {found.n_ignored:,} labels are {ignore_index}, which marks rows to leave out; "
-            "if it is a class here, pass another ignore_index=..."
+            "if it is a class here, pass another ignore_index=...",
+            code="no-labels",
         )
     return found
 
@@ -102,7 +103,8 @@ def run_batches(
     if not isinstance(model, nn.Module):
         raise InputError(
             f"model must be a torch.nn.Module; got {type(model).__name__}. For saved logits, "
-            "smallcal.make(method).fit(logits, labels) needs no model"
+            "smallcal.make(method).fit(logits, labels) needs no model",
+            code="option-type",
         )
     if device is not None:
         model.to(device)
@@ -116,10 +118,10 @@ def run_batches(
                 said = _call(model, inputs) if forward_fn is None else forward_fn(model, moved)
                 use(logits_of(said), labels)
             except InputError as error:
-                raise InputError(f"batch {number}: {error}") from None
+                raise error.about(f"batch {number}") from None
             advance(1)
     if number < 0:
-        raise InputError("the loader gives no batches")
+        raise InputError("the loader gives no batches", code="empty")
 
 
 def refuse_scores(calibrator: BaseCalibrator) -> None:
@@ -127,7 +129,8 @@ def refuse_scores(calibrator: BaseCalibrator) -> None:
     if calibrator.input == "score":
         raise InputError(
             "a calibrator of scores cannot wrap a model, which gives one logit per class: fit "
-            "it on the scores, and call its to_torch() module on the output of the model"
+            "it on the scores, and call its to_torch() module on the output of the model",
+            code="method-unsuitable",
         )
 
 
@@ -148,7 +151,8 @@ def logits_of(output: Any) -> Tensor:
     raise InputError(
         f"the model gives a {type(output).__name__} with {what}; it should give a floating tensor, "
         "a tuple that begins with one, or 'logits'. forward_fn=lambda model, batch: ... can return "
-        "the right part"
+        "the right part",
+        code="model-output",
     )
 
 
@@ -207,7 +211,8 @@ def _split(batch: Any, label_key: str | int | None) -> tuple[Any, Any]:
         return (batch,), None
     if isinstance(label_key, str):
         raise InputError(
-            f"label_key must be the position of the labels in a batch, a tuple; got {label_key!r}"
+            f"label_key must be the position of the labels in a batch, a tuple; got {label_key!r}",
+            code="option-type",
         )
     if label_key is None:
         label_key = len(batch) - 1 if len(batch) > 1 else None
@@ -229,7 +234,8 @@ def _call(model: nn.Module, inputs: Any) -> Any:
         what = f"keys {', '.join(names)}" if names else f"{len(args)} inputs"
         raise InputError(
             f"the model cannot be called with the batch's {what} ({error}); say how with "
-            "forward_fn=lambda model, batch: model(...)"
+            "forward_fn=lambda model, batch: model(...)",
+            code="model-output",
         ) from None
     return model(*args, **names)
 
@@ -249,14 +255,18 @@ def _require_rows(logits: Tensor) -> None:
             "For a binary model with one logit z, let forward_fn return two columns: "
             "torch.stack([torch.zeros_like(z), z], dim=-1)"
         )
-    raise InputError(f"logits must have one row per sample; the model's have {shape}. {advice}")
+    raise InputError(
+        f"logits must have one row per sample; the model's have {shape}. {advice}",
+        code="model-output",
+    )
 
 
 def _labels_of(labels: Any, *, n: int, n_classes: int) -> NDArray[Any]:
     if labels is None:
         raise InputError(
             "there are no labels; a batch should be a tuple that ends with them or a mapping with "
-            "'labels'. label_key=... says where they are"
+            "'labels'. label_key=... says where they are",
+            code="no-labels",
         )
     codes = as_numpy(labels, name="labels")
     if codes.size == n:
@@ -264,5 +274,6 @@ def _labels_of(labels: Any, *, n: int, n_classes: int) -> NDArray[Any]:
     if codes.shape == (n, n_classes):
         return one_hot_codes(codes, n=n, n_classes=n_classes)
     raise InputError(
-        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one label per row"
+        f"{n} rows of logits, but labels of shape {codes.shape}; there must be one label per row",
+        code="rows-differ",
     )

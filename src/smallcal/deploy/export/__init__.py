@@ -84,5 +84,8 @@ def exporter_for(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in names:
         known = ", ".join(names)
-        raise FileError(f"cannot tell what to write to {path}: the suffix must be one of {known}")
+        raise FileError(
+            f"cannot tell what to write to {path}: the suffix must be one of {known}",
+            code="file-type",
+        )
     return names[suffix]

@@ -67,7 +67,9 @@ def to_onnx(
     ['probabilities', 'temperature']
     """
     if dtype not in TYPES:
-        raise InputError(f"dtype must be one of {', '.join(TYPES)}; got {dtype!r}")
+        raise InputError(
+            f"dtype must be one of {', '.join(TYPES)}; got {dtype!r}", code="unknown-choice"
+        )
     onnx = require_onnx()
     helper = onnx.helper
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

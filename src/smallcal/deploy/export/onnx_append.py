@@ -66,7 +66,8 @@ def append_to_onnx(
         what = "effects of groups" if groups.effects else "thresholds by group"
         raise InputError(
             f"a calibrator with {what} cannot be appended to a model, which gives no groups; "
-            "export it as a separate file"
+            "export it as a separate file",
+            code="method-unsuitable",
         )
     if fitted.signal.n_features:
         if features_name is None:
@@ -74,6 +75,7 @@ def append_to_onnx(
                 f"{fitted.method} needs features: say which output has them with ",
                 python="features_name=...",
                 shell="--features-name",
+                code="features-missing",
             )
         program_inputs["features"] = features_name
     loaded = _modern(onnx, _loaded(onnx, Path(model)), Path(model))
@@ -157,17 +159,23 @@ def _loaded(onnx: Any, path: Path) -> Any:
     with file_errors(f"cannot read {path}"):
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise FileError(f"{path} is {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB")
+            raise FileError(
+                f"{path} is {size / 1e9:.1f} GB; one ONNX file holds at most 2 GB",
+                code="file-too-large",
+            )
         content = path.read_bytes()
     with _explained(f"{path} is not an ONNX model"):
         model = onnx.load_from_string(content)
     if any(onnx.external_data_helper.uses_external_data(t) for t in _tensors(model.graph)):
         raise FileError(
             f"{path} keeps weights in other files; save it as one file first "
-            "(onnx.save with save_as_external_data=False)"
+            "(onnx.save with save_as_external_data=False)",
+            code="file-type",
         )
     if any(entry.key == "smallcal.method" for entry in model.metadata_props):
-        raise FileError(f"{path} has a calibrator already; append to the model without one")
+        raise FileError(
+            f"{path} has a calibrator already; append to the model without one", code="file-exists"
+        )
     with _explained(f"{path} is not a valid ONNX model"):
         onnx.checker.check_model(model)
     return model
@@ -180,7 +188,7 @@ def _explained(what: str, advice: str = "") -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - which one depends on the release
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise FileError(f"{what}: {lines[0]}{advice}") from None
+        raise FileError(f"{what}: {lines[0]}{advice}", code="file-damaged") from None
 
 
 def _modern(onnx: Any, model: Any, path: Path) -> Any:
@@ -210,12 +218,13 @@ def _output(graph: Any, name: str | None, role: str) -> Any:
         there = ", ".join(names) or "none"
         if name is not None:
             advice = did_you_mean(name, names) or f"the model has {there}"
-            raise InputError(f"{role}: there is no output {name!r}; {advice}")
+            raise InputError(f"{role}: there is no output {name!r}; {advice}", code="file-column")
         option = "features_name" if role == "features" else "output_name"
         raise InputError(
             f"the model has the outputs {there}; say which one has the {role} with ",
             python=f"{option}=...",
             shell=f"--{option.replace('_', '-')}",
+            code="file-ambiguous",
         )
     return graph.output[names.index(name)]
 
@@ -226,7 +235,8 @@ def _type_of(onnx: Any, output: Any, role: str) -> str:
     known = {"float": "float32", "float16": "float16", "double": "float64"}
     if name not in known:
         raise InputError(
-            f"the output {output.name!r} is of type {name}; {role} are {', '.join(TYPES)}"
+            f"the output {output.name!r} is of type {name}; {role} are {', '.join(TYPES)}",
+            code="array-type",
         )
     return known[name]
 
@@ -237,12 +247,15 @@ def _require_width(output: Any, width: int, what: str) -> None:
     if not tensor.HasField("shape"):
         return
     if not tensor.shape.dim:
-        raise InputError(f"the output {output.name!r} is one number, not {width} {what}")
+        raise InputError(
+            f"the output {output.name!r} is one number, not {width} {what}", code="columns-differ"
+        )
     last = tensor.shape.dim[-1]
     if last.HasField("dim_value") and last.dim_value != width:
         raise InputError(
             f"the output {output.name!r} has {last.dim_value} columns; the calibrator was fitted "
-            f"on {width} {what}"
+            f"on {width} {what}",
+            code="columns-differ",
         )
 
 
@@ -286,7 +299,10 @@ def _attributes(graph: Any) -> Iterator[Any]:
 
 def _bytes(onnx: Any, model: Any, path: Path) -> bytes:
     if model.ByteSize() > MAX_BYTES:
-        raise FileError(f"{path} with a calibrator is over 2 GB, more than one ONNX file holds")
+        raise FileError(
+            f"{path} with a calibrator is over 2 GB, more than one ONNX file holds",
+            code="file-too-large",
+        )
     with _explained(f"{path} is not a valid ONNX model"):
         onnx.checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString(deterministic=True)

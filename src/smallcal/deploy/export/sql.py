@@ -176,7 +176,10 @@ def _guarded_score(score: ScoreScale) -> str:
 def _text(text: str) -> str:
     """Write text; what no SQL text can hold is refused."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InputError(f"the class name {text!a} cannot be written in SQL; rename the class")
+        raise InputError(
+            f"the class name {text!a} cannot be written in SQL; rename the class",
+            code="class-names-invalid",
+        )
     plain = "'" + text.replace("'", "''") + "'"
     if visible(text) == text:
         return plain

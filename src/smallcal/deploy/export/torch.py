@@ -60,7 +60,9 @@ def to_torch(fitted: FittedCalibrator, *, output: str = "probabilities") -> Torc
 def require_output(output: str) -> None:
     """Raise :class:`InputError` unless a module can give this."""
     if output not in OUTPUTS:
-        raise InputError(f"output must be one of {', '.join(OUTPUTS)}; got {output!r}")
+        raise InputError(
+            f"output must be one of {', '.join(OUTPUTS)}; got {output!r}", code="unknown-choice"
+        )
 
 
 class _Rows(NamedTuple):
@@ -264,20 +266,27 @@ class TorchCalibrator(nn.Module):
     def _require_shapes(self, logits: Tensor, features: Tensor | None) -> None:
         if not logits.is_floating_point():
             what = "scores" if self.of_scores else "logits"
-            raise InputError(f"{what} must be floating-point numbers; got {logits.dtype}")
+            raise InputError(
+                f"{what} must be floating-point numbers; got {logits.dtype}", code="array-type"
+            )
         if not self.of_scores and (logits.ndim == 0 or logits.shape[-1] != self.n_classes):
             raise InputError(
                 f"logits must have the {self.n_classes} columns this calibrator was fitted on; "
-                f"got shape {tuple(logits.shape)}"
+                f"got shape {tuple(logits.shape)}",
+                code="columns-differ",
             )
         if not self.n_features:
             return
         if features is None:
-            raise InputError(f"{self.method} needs features as well as logits: pass features=...")
+            raise InputError(
+                f"{self.method} needs features as well as logits: pass features=...",
+                code="features-missing",
+            )
         if features.shape != (*logits.shape[:-1], self.n_features):
             raise InputError(
                 f"features must have one row of {self.n_features} for each row of logits; got "
-                f"shape {tuple(features.shape)} for logits of shape {tuple(logits.shape)}"
+                f"shape {tuple(features.shape)} for logits of shape {tuple(logits.shape)}",
+                code="features-missing",
             )
 
     def _require_groups(self, logits: Tensor, groups: Tensor | None, *, ask: bool) -> None:
@@ -286,12 +295,14 @@ class TorchCalibrator(nn.Module):
         if groups is None:
             why = "was fitted with groups" if self._shifted else "has a threshold for each group"
             raise InputError(
-                f"{self.method} {why}: pass groups=, the index of each row's group in group_names"
+                f"{self.method} {why}: pass groups=, the index of each row's group in group_names",
+                code="groups-missing",
             )
         if groups.shape != logits.shape[:-1] or groups.dtype != torch.int64:
             raise InputError(
                 f"groups must be one int64 for each row of logits; got {groups.dtype} of shape "
-                f"{tuple(groups.shape)} for logits of shape {tuple(logits.shape)}"
+                f"{tuple(groups.shape)} for logits of shape {tuple(logits.shape)}",
+                code="array-shape",
             )
 
     def extra_repr(self) -> str:

@@ -71,9 +71,13 @@ def _put_first(top: Value, probabilities: Value) -> Value:
 
 def _require_exportable(fitted: FittedCalibrator) -> None:
     if not fitted.deployable:
-        raise InputError(f"{fitted.method} is for comparison only and cannot be exported")
+        raise InputError(
+            f"{fitted.method} is for comparison only and cannot be exported",
+            code="method-unsuitable",
+        )
     if not fitted.signal.rowwise:
         raise InputError(
             f"{fitted.method} is a control whose groups depend on the whole batch; it cannot be "
-            "exported"
+            "exported",
+            code="method-unsuitable",
         )

@@ -104,6 +104,7 @@ class Monitor(InNotebook):
                 "this calibrator was saved without counts of its calibration split; fit again, or ",
                 python="pass the split's logits as reference=...",
                 shell="name the split with --reference FILE",
+                code="artefact-outdated",
             )
         self._state = State.empty(
             fingerprint(self._fitted), counted, alpha=alpha, tolerance=tolerance
@@ -166,7 +167,9 @@ class Monitor(InNotebook):
         Report
         """
         if seen and labels is None:
-            raise InputError("rows that were added before add nothing without labels")
+            raise InputError(
+                "rows that were added before add nothing without labels", code="no-labels"
+            )
         rows = self._read(logits, labels, features, groups)
         empty = self._state.emptied()
         new = sum((replace(empty, sums=self._block(*block, seen=seen)) for block in rows), empty)
@@ -404,4 +407,6 @@ def _by_group(
 def _require_between(name: str, value: float, *, above: float = -1.0) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not above < value <= 0.5 or value < 0:
-        raise InputError(f"{name} must be a number up to 0.5, such as 0.01; got {value!r}")
+        raise InputError(
+            f"{name} must be a number up to 0.5, such as 0.01; got {value!r}", code="option-range"
+        )

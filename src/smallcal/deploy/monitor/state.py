@@ -244,18 +244,22 @@ class State:
     def from_dict(cls, document: object, *, source: str = "this state") -> State:
         """Rebuild a state, checking everything first."""
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            raise ArtefactError(f"{source} is not the state of a monitor (no format {FORMAT!r})")
+            raise ArtefactError(
+                f"{source} is not the state of a monitor (no format {FORMAT!r})",
+                code="artefact-damaged",
+            )
         while (since := _since(document)) is not None:
             document = {**since, **document, "version": document["version"] + 1}
         version = document.get("version")
         if version != VERSION or isinstance(version, bool):
             raise ArtefactError(
                 f"{source} has state version {shown(version)}; this smallcal reads 1 to {VERSION}. "
-                "Install the release that wrote it, or begin a new state"
+                "Install the release that wrote it, or begin a new state",
+                code="artefact-version",
             )
         wrong = artefact.problem(document, _rule())
         if wrong:
-            raise ArtefactError(f"{source} is not a valid state: {wrong}")
+            raise ArtefactError(f"{source} is not a valid state: {wrong}", code="artefact-damaged")
         settings = {name: document[name] for name in _SETTINGS}
         try:
             reference = Reference.from_dict(document["reference"])
@@ -269,7 +273,9 @@ class State:
             )
             _require_consistent(state)
         except InputError as error:
-            raise ArtefactError(f"{source} is not a valid state: {error}") from None
+            raise ArtefactError(
+                f"{source} is not a valid state: {error}", code="artefact-damaged"
+            ) from None
         return state
 
     def save(self, path: str | os.PathLike[str]) -> None:

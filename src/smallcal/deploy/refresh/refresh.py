@@ -103,7 +103,8 @@ def _batches(rows: Rows, base: FittedCalibrator, before: ConfidenceShift) -> tup
     if base.data.get("sha256") in own:
         raise InputError(
             "these are the rows that the calibrator was fitted on, and nothing new: refresh it "
-            "with new rows"
+            "with new rows",
+            code="rows-of-the-fit",
         )
     if not distinctive(rows.preds.logits):
         return before.batches

@@ -43,12 +43,15 @@ class Rows:
     ) -> Rows:
         """Check what the user gave against what the calibrator takes."""
         if not fitted.deployable:
-            raise InputError(f"{fitted.method} is for comparison only; there is nothing to refresh")
+            raise InputError(
+                f"{fitted.method} is for comparison only; there is nothing to refresh",
+                code="method-unsuitable",
+            )
         if y is None:
-            raise InputError("refresh needs labels, and there are none")
+            raise InputError("refresh needs labels, and there are none", code="no-labels")
         preds = labelled(fitted, X, y, features=features, groups=groups)
         if not preds.n:
-            raise InputError("there are no rows to learn from")
+            raise InputError("there are no rows to learn from", code="empty")
         known = groups if fitted.groups is not None else None
         return cls(preds, coded(fitted.groups, known, preds.n))
 

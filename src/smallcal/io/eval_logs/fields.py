@@ -74,12 +74,15 @@ def require_field(records: Sequence[Record], path: str, option: str, source: str
         known = list(islice(_paths(records[0]), _SHOWN_PATHS))
         meant = did_you_mean(path, known) or f"it has {listed(known)}"
         what = "field" if "." in path else "column"
-        raise FileError.with_options(f"{option}: {source} has no {what} {path!r}; {meant}")
+        raise FileError.with_options(
+            f"{option}: {source} has no {what} {path!r}; {meant}", code="file-column"
+        )
     if without:
         more = f" and {len(without) - 5} more" if len(without) > 5 else ""
         raise FileError.with_options(
             f"{option}: {path!r} is missing in {len(without)} of {len(records)} samples of "
-            f"{source}: {', '.join(map(str, without[:5]))}{more}; drop those samples"
+            f"{source}: {', '.join(map(str, without[:5]))}{more}; drop those samples",
+            code="file-value",
         )
 
 
@@ -93,7 +96,8 @@ def refuse_mixed(records: Sequence[Record], choice: Choice, source: str) -> None
             raise FileError.with_options(
                 f"{source} holds {len(values)} values of {name!r}: {listed(known)}; keep the "
                 f"samples of one, fit a calibrator for each with --per {name}, or one calibrator "
-                f"with an effect for each with --group {name}"
+                f"with an effect for each with --group {name}",
+                code="file-ambiguous",
             )
 
 
@@ -146,7 +150,8 @@ def _difference(record: Record, pair: tuple[str, str], source: str) -> float:
     except (TypeError, ValueError):
         raise FileError(
             f"{source}: {pair[0]} and {pair[1]} must be numbers in every sample; got {first!r} "
-            f"and {second!r}"
+            f"and {second!r}",
+            code="file-value",
         ) from None
 
 

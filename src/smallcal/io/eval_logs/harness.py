@@ -67,7 +67,8 @@ def _likelihoods(record: Record, number: int, source: str) -> list[float]:
     except (TypeError, ValueError, IndexError):
         raise FileError.with_options(
             f"{source}: sample {number} has no log-likelihoods of options, so the task is not "
-            "multiple choice; for a task that generates text, use --score and --outcome"
+            "multiple choice; for a task that generates text, use --score and --outcome",
+            code="file-value",
         ) from None
     if "acc_mutual_info" in record and len(values) % 2 == 0:
         values = values[: len(values) // 2]  # the others are without context
@@ -117,7 +118,8 @@ def _label(record: Record, row: Sequence[float], texts: Sequence[str] | None, wh
     if not found:
         raise FileError(
             f"{where}: the target {told[:40]!r} is not one of its {n} options; samples with "
-            "several right answers cannot be used"
+            "several right answers cannot be used",
+            code="labels-out-of-range",
         )
     if len(set(found)) == 2 and record.get("acc") in (0, 1, "0.0", "1.0", "0", "1"):
         # Numbers as texts: the harness itself knew which of the two is right.

@@ -39,7 +39,10 @@ def padded(rows: Sequence[Any], where: str) -> Options:
     width, fewest = max(map(len, lists)), min(map(len, lists))
     if fewest < 2:
         row = next(i for i, one in enumerate(lists, 1) if len(one) == fewest)
-        raise FileError(f"{where}: sample {row} has {fewest} options; it needs at least two")
+        raise FileError(
+            f"{where}: sample {row} has {fewest} options; it needs at least two",
+            code="too-few-options",
+        )
     matrix = np.full((len(lists), width), -np.inf)
     for place, numbers in zip(matrix, lists, strict=True):
         place[: len(numbers)] = numbers
@@ -52,12 +55,15 @@ def _numbers(row: Any, number: int, where: str) -> list[float]:
     try:
         found = [float(value) for value in row]
     except (TypeError, ValueError):
-        raise FileError(f"{where}: sample {number} must be a list of numbers") from None
+        raise FileError(
+            f"{where}: sample {number} must be a list of numbers", code="file-value"
+        ) from None
     odd = [value for value in found if not math.isfinite(value)]
     if odd:
         raise FileError(
             f"{where}: sample {number} has an option with the value {odd[0]:g}; values must be "
-            "finite, and missing options left out"
+            "finite, and missing options left out",
+            code="file-value",
         )
     return found
 
@@ -84,7 +90,8 @@ def shown(
     if len(names) < 2:
         raise FileError.with_options(
             f"{where}: there must be at least two options; found {', '.join(names) or 'none'}. "
-            "Name them with --columns A,B,..."
+            "Name them with --columns A,B,...",
+            code="too-few-options",
         )
     matrix = np.array([_row(table, names) for table in tables])
     hidden = sum(name not in table for table in tables for name in names)
@@ -113,14 +120,17 @@ def _table(row: Any, number: int, where: str) -> dict[str, float]:
     elif isinstance(row, list) and all(isinstance(one, dict) for one in row):
         pairs = ((one.get("token"), one.get("logprob")) for one in row)
     else:
-        raise FileError(f"{where}: sample {number} must map options to log-probabilities")
+        raise FileError(
+            f"{where}: sample {number} must map options to log-probabilities", code="file-value"
+        )
     found: dict[str, float] = {}
     for token, value in pairs:
         number_ok = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(token, str) or not number_ok or not math.isfinite(value):
             raise FileError(
                 f"{where}: sample {number}: {str(token)[:40]!r} has the log-probability {value!r}; "
-                "it must be a finite number"
+                "it must be a finite number",
+                code="file-value",
             )
         name = token.strip() or token
         found[name] = float(np.logaddexp(found.get(name, -np.inf), value))
