@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from support.vocabulary import hits
-
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SECTIONS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -102,14 +100,6 @@ def test_pages_that_an_example_names_exist(path):
     named = re.findall(r":doc:`(?:[^`<]*<)?(/[\w/-]+)>?`", text)
     assert len(named) == text.count(":doc:")
     assert [name for name in named if not (ROOT / "docs" / f"{name[1:]}.md").is_file()] == []
-
-
-@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.stem)
-def test_examples_have_one_spelling_of_each_word(path):
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    assert [str(hit) for hit in hits(text, path.name)] == []
 
 
 def test_there_are_three_notebooks():

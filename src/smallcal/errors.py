@@ -70,6 +70,7 @@ CODES = {
     "labels-unknown": "Labels are not among the classes, or not among the options of their row.",
     "labels-not-one-per-row": "Labels are one-hot or multilabel; each row needs one class.",
     "labels-one-class": "All labels are of one class.",
+    "labels-implausible": "Predictions are right so rarely that labels or columns seem out of order.",
     "outcomes-not-binary": "Outcomes of scores are not 0 and 1.",
     "class-names-invalid": "Class names repeat, or are not those of the columns.",
     "weights-invalid": "Weights are negative, not finite or all zero.",
@@ -82,6 +83,7 @@ CODES = {
     "rows-of-the-fit": "The rows are those of the fit, or should be and are not.",
     "rows-counted-twice": "Rows would count twice.",
     # options and methods
+    "usage": "The words of a command cannot be understood; -h helps.",
     "unknown-choice": "A name or value is not among those that are possible.",
     "option-range": "A number is outside the range of its option.",
     "option-type": "The value of an option is of the wrong type.",
@@ -245,7 +247,12 @@ def file_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"{what}: {error.strerror or error}", code="file-access") from None
+        raise FileError(f"{what}: {error.strerror or error}", code=code_of(error)) from None
+
+
+def code_of(error: OSError) -> str:
+    """Return the code of what the system says of a file."""
+    return "file-missing" if isinstance(error, FileNotFoundError) else "file-access"
 
 
 def missing_input(who: str, name: str) -> InputError:

@@ -80,7 +80,7 @@ class Audit(InNotebook):
         ``saturated``: a temperature at a bound; ``risk_ordered``: error rates in order from band
         to band; ``rising``, ``falling``: temperatures strictly so from group to group;
         ``same_order``: groups ranked by temperature as in the audited calibrator; ``beats_raw``:
-        lower top-label BCE than the uncalibrated model on the samples left out.
+        lower top-label log-loss than the uncalibrated model on the samples left out.
     rank_correlation : Spread or None
         Of a regressed temperature with the audited one, over the same samples.
     confidence_sd : dict of str to float

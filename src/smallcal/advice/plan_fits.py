@@ -54,10 +54,10 @@ class SizeFits:
     n : int
         Rows in the split.
     loss : ndarray of shape (n,)
-        Top-label BCE of each row, averaged over the fits that did not see it; NaN for a row
+        Top-label log-loss of each row, averaged over the fits that did not see it; NaN for a row
         that every fit saw.
     draw_sd : float
-        Standard deviation of the top-label BCE from draw to draw, for one population.
+        Standard deviation of the top-label log-loss from draw to draw, for one population.
     gap, noise, share : ndarray of shape (bins,)
         Gaps between confidence and accuracy of the averaged fits, their variances by chance,
         and the shares of rows.

@@ -6,9 +6,9 @@ variance falls as 1 / test rows. The second is seen without labels, in how confi
 between draws. The first must be told from the noise of the split's own labels; where those are few
 that cannot be done bin by bin, so the systematic gaps are taken as draws from N(0, tau²), and all
 tau that the gaps allow are kept, each with its posterior probability, under a half-Cauchy prior
-(for the uncalibrated model, from N(mu, tau²) with any mu). The top-label BCE is the uncalibrated
-model's plus what fits change on the same rows, which follows a + b / size, the law of a fit with a
-fixed number of parameters: beyond the largest size measured it goes on from there and never rises.
+(for the uncalibrated model, from N(mu, tau²) with any mu). The top-label log-loss is that of the
+uncalibrated model plus what fits change on the same rows, which follows a + b / size, the law of a
+fit with a fixed number of parameters; beyond the largest size measured it never rises.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RAW_SCALE = 0.05
 
 #: Bands are wider by this than the pilot's own rows and draws say: splits of one collection differ
 #: by more than chance, and a few hundred rows seldom hold the rare large losses. Chosen on the
-#: models of ``make study-plan``, where it brings the bands of top-label BCE to their level.
+#: models of ``make study-plan``, where it brings the bands of top-label log-loss to their level.
 WIDER = 1.2
 
 #: Any tau that could matter: from a hundredth of a point to half of everything.

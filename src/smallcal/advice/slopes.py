@@ -40,7 +40,7 @@ class Slopes:
         Mean d²l/dT².
     information : ndarray of shape (n,)
         Each slope's variance if the probabilities at the pooled temperature are right: of top-label
-        BCE c (1 - c) (d log-odds / dT)², of NLL the variance of the logits, over T⁴.
+        log-loss c (1 - c) (d log-odds / dT)², of log-loss the variance of the logits, over T⁴.
     drawn : callable
         ``drawn(rng, draws)``: outcomes as these probabilities give them, and the slopes that go
         with them, each of shape (draws, n).
@@ -105,7 +105,7 @@ class Slopes:
 def _by_correctness_drawn(
     preds: Predictions, state: Moments, beta: float
 ) -> tuple[FloatArray, Drawn]:
-    """Return information and draws of top-label BCE, which sees "right" or "wrong" only."""
+    """Return information and draws of top-label log-loss, which sees "right" or "wrong" only."""
     per_odds = -(beta**2) * state.mean
     right, wrong = state.doubt * per_odds, -state.confidence * per_odds
 

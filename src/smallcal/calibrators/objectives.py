@@ -315,7 +315,7 @@ def _softece_bins(
 
 
 def mixed(weight: float) -> Objective:
-    """Return the objective NLL + weight x top-label BCE.
+    """Return the objective NLL + weight x BCE of the top label.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from smallcal.data.shown import one_line, visible
-from smallcal.errors import SmallcalError, did_you_mean
+from smallcal.errors import SmallcalError, code_of, did_you_mean
 
 BAD_INPUT = 2
 DEFECT = 3
@@ -104,7 +104,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, SmallcalError):
         return _fail(f"{error.shell} [{error.code}]", BAD_INPUT)
     if hasattr(error, "format_message"):  # a usage error of typer, which may carry its own click
-        return _fail(_usage(error), BAD_INPUT)
+        return _fail(f"{_usage(error)} [usage]", BAD_INPUT)
     return _report_defect(error)
 
 
@@ -132,7 +132,8 @@ def _report_system(error: OSError) -> int:
     if where is None and error.errno in _WRITING:  # a file would be named: all have one writer
         where = "cannot write to standard output"
         _let_go_of_stdout()
-    return _fail(": ".join(str(part) for part in (where, error.strerror) if part), BAD_INPUT)
+    said = ": ".join(str(part) for part in (where, error.strerror) if part)
+    return _fail(f"{said} [{code_of(error)}]", BAD_INPUT)
 
 
 def _usage(error: Any) -> str:

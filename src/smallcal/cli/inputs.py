@@ -244,7 +244,7 @@ def judge_agreement(
         "order of the classes?"
     )
     if verdict.stop and not force:
-        raise InputError(f"{text} use --force to continue", code="options-conflict")
+        raise InputError(f"{text} use --force to continue", code="labels-implausible")
     terminal.note(text)
 
 

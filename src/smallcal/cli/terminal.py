@@ -1,4 +1,4 @@
-"""What the verbs print: tables and sentences for people, JSON for machines."""
+"""What the verbs print: tables and sentences for people, JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One number per row instead of one per class: what it is taken for, and as two columns.
 
 A judge's mark, a verifier's confidence, a margin: a **score**, and an **outcome** of 0 or 1 that
-it should foretell. A score becomes the two logits (0, x), so that whatever works on logits of two
+it should predict. A score becomes the two logits (0, x), so that whatever works on logits of two
 classes works on it. Scores in [0, 1] are taken for probabilities of outcome 1, and x is their
 log-odds; all others are standardised. What a score was taken for is part of the calibrator.
 """

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from smallcal.errors import FileError, SmallcalError, missing_file, needing
+from smallcal.errors import FileError, SmallcalError, code_of, missing_file, needing
 from smallcal.io.batches import arrays_of, tensors_of
 from smallcal.io.layout import Choice
 from smallcal.io.memory import refuse_bomb
@@ -97,7 +97,7 @@ def explained(file: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
             why = f"{error.strerror}{missing_file(file)}"
-            raise FileError(f"cannot read {file}: {why}", code="file-access") from error
+            raise FileError(f"cannot read {file}: {why}", code=code_of(error)) from error
         raise FileError(
             f"{file} cannot be read as {suffix_of(file)}: {_first_line(error)}. It is damaged or "
             "of another type; write it again",

@@ -1,4 +1,4 @@
-"""Averages over samples: accuracy, log loss, Brier score, top-label cross-entropy.
+"""Averages over samples: accuracy, log-loss, Brier score, top-label log-loss.
 
 Each function below returns the value of every sample; the metric is its mean.
 """

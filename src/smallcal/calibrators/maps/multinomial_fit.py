@@ -410,7 +410,7 @@ def fit_base(split: Split, spread: float) -> Temperature:
     found = fit_temperature(nll, gaps, bounds=bounds)
     if not found.unidentified:
         return found
-    if gaps.correct.all():  # without an error nothing tells how much confidence is too much
+    if gaps.correct.all():  # without an error the data cannot show overconfidence
         return Temperature(1.0)
     near = min(max(1.0, bounds[0]), bounds[1])
     return fit_temperature(nll, gaps, bounds=bounds, prior=Prior(near, 1.0))

@@ -35,7 +35,7 @@ _SAMPLE_ROWS, _SAMPLE_NUMBERS, _EACH = 20_000, 2**20, 4
 
 
 class Spool:
-    """Rows of numbers, written once and read as often as one likes."""
+    """Rows of numbers, written once and read any number of times."""
 
     def __init__(self, n_columns: int) -> None:
         self._n_columns = n_columns

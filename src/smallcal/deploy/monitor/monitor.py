@@ -44,7 +44,7 @@ Named = NDArray[np.str_] | None
 class Monitor(InNotebook):
     """Watch a stream of logits for drift, and labelled rows for confidence that has gone wrong.
 
-    Checks may be asked as often as one likes: the chance that one of them ever gives a false alarm
+    Ask for checks as often as you like: the chance that one of them ever gives a false alarm
     is at most ``alpha``. Thresholds that the calibrator carries are watched as well, each for the
     errors among the rows it accepts. What is kept is counts and sums, of all rows and of those
     before some later starts, so that what begins late is found as well. A batch that was counted
