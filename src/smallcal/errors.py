@@ -70,7 +70,7 @@ CODES = {
     "labels-unknown": "Labels are not among the classes, or not among the options of their row.",
     "labels-not-one-per-row": "Labels are one-hot or multilabel; each row needs one class.",
     "labels-one-class": "All labels are of one class.",
-    "labels-implausible": "Predictions are right so rarely that labels or columns seem out of order.",
+    "labels-implausible": "Predictions are hardly ever right: labels or columns seem out of order.",
     "outcomes-not-binary": "Outcomes of scores are not 0 and 1.",
     "class-names-invalid": "Class names repeat, or are not those of the columns.",
     "weights-invalid": "Weights are negative, not finite or all zero.",
