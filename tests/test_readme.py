@@ -20,7 +20,6 @@ from smallcal.cli.app import Verbs
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = (ROOT / "docs" / "start" / "demo.md").read_text(encoding="utf-8")
-PYTHON = (ROOT / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
 
 
 def one_line(text):

@@ -10,6 +10,7 @@ import smallcal as sc
 from smallcal.calibrators import by_row
 from smallcal.calibrators.signals import logit_statistics
 from smallcal.calibrators.softmax import keep_argmax
+from support.refused import refused
 
 CLASSES = (3, 10, by_row.FEW_CLASSES, by_row.FEW_CLASSES + 1, 100)
 
@@ -72,7 +73,7 @@ def test_float16_logits_lose_nothing_more_on_the_way(method):
         losses.append(sc.evaluate(y, p, metrics=["nll"])["nll"])
         assert (p < 1).all()
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    with pytest.raises(sc.InputError, match="type float32 or float64"):
+    with refused("array-shape"):
         sc.make(method).fit(z, y).predict_proba(z, out=np.empty(z.shape, np.float16))
 
 

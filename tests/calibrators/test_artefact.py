@@ -16,6 +16,7 @@ from smallcal import runtime
 from smallcal.calibrators import artefact
 from smallcal.calibrators.catalogue import METHODS
 from support.cases import DEPLOYABLE, features_of, fitted_once, missing_package, predict
+from support.refused import refused
 from support.simulated import simulate
 
 Z, Y = simulate(600, 12)
@@ -144,7 +145,7 @@ def test_a_matrix_of_another_size_is_refused():
     document["map"]["weight"].append(1.0)
     document["n_parameters"] += 1
     parsed = artefact.parse(json.dumps(document), source="mutant")
-    with pytest.raises(sc.ArtefactError, match="the map is for 13 classes, not 12"):
+    with refused("artefact-damaged", "13", "12"):
         runtime.FittedCalibrator.from_dict(parsed, source="mutant")
 
 
@@ -157,7 +158,7 @@ def test_a_map_of_more_scores_than_the_signal_has_is_refused(name):
         document["signal"]["width"] += 1
     else:
         document["n_classes"] = 13
-    with pytest.raises(sc.ArtefactError, match=r"the map reads \d+ scores, the signal has \d+"):
+    with refused("artefact-damaged"):
         runtime.FittedCalibrator.from_dict(document, source="mutant")
 
 
@@ -165,7 +166,7 @@ def test_an_unknown_field_is_refused(document, tmp_path):
     document["extra"] = 1
     file = tmp_path / "cal.json"
     file.write_text(json.dumps(document))
-    with pytest.raises(sc.ArtefactError, match="unknown field 'extra'"):
+    with refused("artefact-damaged", "'extra'"):
         sc.load(file)
 
 
@@ -274,7 +275,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
     cal.save(file)
     before = file.read_text()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
-    with pytest.raises(sc.FileError, match=r"cannot write .*disk full"):
+    with refused("file-write"):
         cal.save(file)
     assert file.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["cal.json"]
@@ -282,9 +283,9 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
 
 def test_saving_into_a_folder_that_is_not_there_is_one_clear_error(tmp_path):
     cal = sc.TemperatureScaling().fit(Z, Y)
-    with pytest.raises(sc.FileError, match=r"cannot write to .*No such file or directory"):
+    with refused("file-missing"):
         cal.save(tmp_path / "nowhere" / "cal.json")
-    with pytest.raises(sc.FileError, match="is a folder"):
+    with refused("file-write"):
         cal.save(tmp_path)
 
 

@@ -14,6 +14,7 @@ from smallcal.data.masks import MASKED
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
 from support.cases import EXPORTABLE
+from support.refused import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::smallcal.errors.FitWarning")
 
@@ -92,7 +93,7 @@ def test_a_mask_gives_way_to_nothing_else():
         bad[4, 1] = value
         with pytest.raises(InputError, match=rf"1 of 400 rows are not: row 4 .*({message})"):
             Predictions.of(bad, Y)
-        with pytest.raises(InputError, match="row 4"):
+        with refused("not-finite", "row 4"):
             sc.Identity().fit(FULL, Y).predict_proba(bad)
 
 
@@ -100,13 +101,13 @@ def test_rows_need_two_options_and_their_own_label():
     bad = Z.copy()
     bad[[2, 5]] = -np.inf
     bad[5, 0] = 1.0
-    with pytest.raises(InputError, match="rows 2, 5 have fewer than two options"):
+    with refused("too-few-options", "rows 2, 5"):
         Predictions.of(bad, Y)
-    with pytest.raises(InputError, match="rows 2, 5 have fewer than two options"):
+    with refused("too-few-options", "rows 2, 5"):
         sc.Identity().fit(FULL, Y).predict_proba(bad)
     labels = Y.copy()
     labels[7] = 4
-    with pytest.raises(InputError, match=r"row 7 does not \(row 7 has no option 4\)"):
+    with refused("labels-unknown", "row 7", "4"):
         Predictions.of(Z, labels)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import smallcal as sc
 from smallcal import InputError, runtime
 from smallcal.data.names import frame_names, in_order, order_of
+from support.refused import refused
 from support.simulated import simulate
 
 pd = pytest.importorskip("pandas", reason="makes the frames")
@@ -52,9 +53,9 @@ def test_other_names_are_refused():
     message = "the columns do not match the class names: missing 'dog'; unknown 'wolf'"
     with pytest.raises(InputError, match=message):
         cal.predict_proba(FRAME.rename(columns={"dog": "wolf"}))
-    with pytest.raises(InputError, match=r"missing 'dog'$"):
+    with refused("class-names-invalid", "'dog'"):
         cal.predict_proba(FRAME[NAMES[:3]])
-    with pytest.raises(InputError, match=r"unknown 'id'"):
+    with refused("class-names-invalid", "'id'"):
         cal.temperature(FRAME.assign(id=0.0))
 
 
@@ -68,9 +69,9 @@ def test_frames_without_names_are_taken_as_they_stand():
 
 
 def test_names_that_are_given_must_agree_with_the_columns():
-    with pytest.raises(InputError, match=r"are in different orders; pass the frame as frame\["):
+    with refused("class-names-invalid"):
         sc.TemperatureScaling(class_names=NAMES[::-1]).fit(FRAME, WORDS)
-    with pytest.raises(InputError, match="missing 'wolf'; unknown 'dog'"):
+    with refused("class-names-invalid", "'wolf'", "'dog'"):
         sc.TemperatureScaling(class_names=[*NAMES[:3], "wolf"]).fit(FRAME, Y)
     renamed = sc.TemperatureScaling(class_names=list("abcd")).fit(FRAME, Y)
     assert renamed.fitted_.class_names == tuple("abcd")

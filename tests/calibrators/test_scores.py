@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import smallcal as sc
 from smallcal.runtime import load
+from support.refused import refused
 from support.scored import KINDS, OF_SCORES, drawn, exportable, new_scores, scored_once
 
 every = pytest.mark.parametrize("name", OF_SCORES)
@@ -57,14 +58,14 @@ def test_more_scores_than_are_calibrated_at_once(name):
     assert np.allclose(p, cal.predict_proba(scores)[:, 1], rtol=0, atol=1e-12)
     bad = scores.copy()
     bad[20_000] = np.nan
-    with pytest.raises(sc.InputError, match="row 20000 of 40000"):
+    with refused("not-finite", "row 20000", "40000"):
         cal.predict_score(bad)
 
 
 def test_a_probability_out_of_range_is_named_by_row():
     p = drawn(40_000, kind="probability", seed=3)[0]
     p[30_000] = 50
-    with pytest.raises(sc.InputError, match=r"row 30000 is 50"):
+    with refused("scores-range", "row 30000", "50"):
         scored_once("none", "probability").predict_score(p)
 
 
@@ -91,7 +92,7 @@ print(*(name for name in ("scipy", "sklearn", "torch", "pandas") if name in sys.
 
 def test_calibrators_of_logits_have_no_score():
     cal = sc.Identity().fit([[2.0, 0.0]] * 10, [0] * 10)
-    with pytest.raises(sc.InputError, match="takes logits, not one number per row"):
+    with refused("array-shape"):
         cal.predict_score([1.0])
 
 
@@ -121,7 +122,7 @@ def test_one_outcome_alone_is_no_certainty(outcome):
 
 
 def test_four_labels_are_too_few():
-    with pytest.raises(sc.InputError, match="4 samples; fitting needs at least 5"):
+    with refused("too-few-samples", "4", "5"):
         fit(*(part[:4] for part in drawn(20)))
     cal, _ = fit(*(part[:5] for part in drawn(20)))
     assert np.isfinite(cal.predict_score([-1e9, 1e9])).all()
@@ -181,5 +182,5 @@ def test_an_interval_does_not_leave_effects_of_groups_out_in_silence():
     score, group = rng.random(600), np.arange(600) % 2
     hit = rng.random(600) < np.where(group, 0.9, 0.2)
     cal = sc.Calibrator(method="venn-abers", input="score").fit(score, hit, groups=group)
-    with pytest.raises(sc.InputError, match="effects of groups have no interval"):
+    with refused("method-unsuitable"):
         cal.predict_interval(score)

@@ -21,6 +21,7 @@ from smallcal.calibrators.signals.statistic import LogEntropy, StandardisedStati
 from smallcal.errors import InputError
 from support.cases import DEPLOYABLE, fitted_once, missing_package, require_package
 from support.mutations import require_sound
+from support.refused import refused
 from support.simulated import simulate
 
 NAMES = [name for name in DEPLOYABLE if not missing_package(name)]
@@ -166,7 +167,7 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     ):
         with pytest.raises(InputError):
             replace(fitted, **part).save(file)
-    with pytest.raises(sc.ArtefactError, match="half of a character"):
+    with refused("artefact-damaged"):
         replace(fitted, class_names=("\ud800", *"abcdefghijk")).save(file)
     assert not file.exists()
 
@@ -252,7 +253,7 @@ def test_a_monitor_of_a_reference_without_groups_counts_every_label():
 
 def test_a_long_list_is_not_quoted_whole():
     document = changed("linear-risk", "map", "coefficients", [0.1] * 10_000)
-    with pytest.raises(sc.ArtefactError, match="linear needs 2 coefficients") as caught:
+    with refused("artefact-damaged", "2") as caught:
         load(document)
     assert len(str(caught.value)) < 400
 

@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 import smallcal as sc
 from reference import ReferenceSRTS
+from support.refused import refused
 from support.simulated import simulate
 
 
@@ -139,7 +140,7 @@ def test_risk_ranks_the_wrong_predictions_higher(split):
 
 def test_calibrators_without_a_risk_score_say_so(split):
     cal = sc.SRTS(signal="entropy").fit(*split)
-    with pytest.raises(sc.InputError, match="no risk score; its signal is 'statistic'"):
+    with refused("method-unsuitable", "'statistic'"):
         cal.risk(split[0])
     with pytest.raises(AttributeError, match="no risk model"):
         _ = cal.coef_
@@ -271,9 +272,9 @@ def test_random_states_of_every_kind_seed_the_folds(split):
 
 
 def test_make_refuses_unknown_names_and_options():
-    with pytest.raises(sc.InputError, match=r"unknown method 'magic'; smallcal\.methods\(\) lists"):
+    with refused("method-unknown", "'magic'"):
         sc.make("magic")
-    with pytest.raises(sc.InputError, match="tva-ts has no option 'n_groups'; choose from bounds"):
+    with refused("unknown-choice", "'n_groups'"):
         sc.make("tva-ts", n_groups=3)
 
 
@@ -299,10 +300,10 @@ def test_results_can_be_written_into_a_given_array(split):
     out = np.empty_like(z)
     assert cal.predict_proba(z, out=out) is out
     np.testing.assert_array_equal(out, cal.predict_proba(z))
-    with pytest.raises(sc.InputError, match=r"out must have shape \(600, 12\).*got \(5, 12\)"):
+    with refused("array-shape", "600", "12", "5"):
         cal.predict_proba(z, out=out[:5])
     for bad in (">f8", np.int64):
-        with pytest.raises(sc.InputError, match="float64 in this machine's byte order; got"):
+        with refused("array-shape"):
             cal.predict_proba(z, out=np.empty(z.shape, dtype=bad))
 
 

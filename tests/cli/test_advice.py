@@ -18,6 +18,7 @@ from smallcal.cli.complete import table
 from smallcal.data.predictions import Predictions
 from smallcal.deploy.adapters import torch as torch_adapter
 from smallcal.metrics.condition import Condition
+from support.refused import refused
 from support.simulated import simulate
 
 SOURCE = Path(sc.__file__).parent
@@ -91,7 +92,7 @@ def test_arrays_that_cannot_be_used_say_what_to_do_in_both_worlds(name, cli):
     np.savez("bad.npz", **arrays)
     code, out, err = cli("fit", "bad.npz")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert re.search(shell, err.rstrip())
+    assert re.search(shell, err.rpartition(" [")[0])
 
 
 def test_the_advice_works(cli):
@@ -127,7 +128,7 @@ def test_one_hot_labels_go_along_as_column_numbers(output, cli):
 
 
 def test_evaluate_asks_for_a_softmax_where_there_is_no_such_option():
-    with pytest.raises(sc.InputError, match="If they are logits, take their softmax first"):
+    with refused("probabilities-range"):
         sc.evaluate(Y, Z)
 
 
@@ -186,7 +187,9 @@ def test_a_slip_gets_one_suggestion_in_one_line(args, said, files):
 
 def test_nothing_is_suggested_for_what_is_like_nothing(files):
     said = files("fit", "cal.npz", "--method", "magic")[2]
-    assert said == "smallcal: error: unknown method 'magic'; `smallcal methods` lists them\n"
+    assert said.endswith(" [method-unknown]\n")
+    assert "'magic'" in said
+    assert "did you mean" not in said
     for args in (["fit", "elsewhere.npz"], ["fit", "cal.npz", "--zzz"], ["fit", "no/such.npz"]):
         assert "did you mean" not in files(*args)[2]
 
@@ -195,24 +198,22 @@ def test_a_file_is_suggested_with_its_folder(files, here):
     (here / "data").mkdir()
     np.savez("data/val.npz", logits=Z, labels=Y)
     assert f"did you mean '{Path('data/val.npz')}'?" in files("fit", "data/vall.npz")[2]
-    with pytest.raises(sc.FileError, match=r"did you mean '.*val\.npz'\?"):
+    with refused("file-missing", "data/val.npz"):
         io.read("data/vall.npz")
 
 
 def test_python_suggests_too():
-    with pytest.raises(
-        sc.InputError, match=r"unknown method 'srts_bec'; did you mean 'srts-bce'\?"
-    ):
+    with refused("method-unknown", "'srts_bec'", "'srts-bce'"):
         sc.make("srts_bec")
-    with pytest.raises(sc.InputError, match=r"'magic'; smallcal\.methods\(\) lists them"):
+    with refused("method-unknown", "'magic'"):
         sc.make("magic")
-    with pytest.raises(sc.InputError, match=r"no option 'n_grups'; did you mean 'n_groups'\?"):
+    with refused("unknown-choice", "'n_grups'", "'n_groups'"):
         sc.make("srts-bce", n_grups=5)
-    with pytest.raises(sc.InputError, match=r"no option 'n_fods'; did you mean 'n_folds'\?"):
+    with refused("unknown-choice", "'n_fods'", "'n_folds'"):
         sc.make("default", n_fods=5)
-    with pytest.raises(sc.InputError, match=r"unknown metric 'eec15'; did you mean 'ece15'\?"):
+    with refused("metric-unknown", "'eec15'", "'ece15'"):
         sc.evaluate(Y, P, metrics=["eec15"])
-    with pytest.raises(sc.InputError, match=r"^'eec15>1': unknown metric"):
+    with refused("condition-invalid", "'eec15>1'"):
         Condition.parse("eec15>1")
 
 

@@ -142,7 +142,7 @@ def test_the_rows_of_the_fit(cli):
     code, _, err = cli("certify", "cal.json", "fit.npz", "-o", "x.json")
     assert code == 2
     assert err.startswith("smallcal: error: fit.npz: these are the rows that the calibrator was")
-    assert err.endswith("or with --cross\n")
+    assert err.endswith("--cross [rows-of-the-fit]\n")
     code, out, _ = cli("certify", "cal.json", "fit.npz", "--risk", "25%", "--cross", "-o", "x.json")
     assert code == 0
     assert "approximate" in out

@@ -145,7 +145,10 @@ def test_errors_of_the_process_itself(here):
         command("fit", "gone.npz"), env=environment(), capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "smallcal: error: cannot read gone.npz: No such file or directory\n"
+    assert (
+        done.stderr
+        == "smallcal: error: cannot read gone.npz: No such file or directory [file-missing]\n"
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes differ on Windows")

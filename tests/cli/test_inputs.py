@@ -106,7 +106,8 @@ def test_labels_that_cannot_be_right_are_a_question(verb, cli):
     last = err.splitlines()[-1]
     assert last.startswith("smallcal: error: wrong.npz: only ")
     assert "of predictions are right, where always saying class 0 would be right in 33.3 %" in last
-    assert last.endswith("use --force to continue")
+    assert last.endswith(" [labels-implausible]")
+    assert "--force" in last
     code, out, err = cli(*command(verb, "wrong.npz", "--force"))
     assert code == 0
     assert "smallcal: note: wrong.npz: only " in err
@@ -165,10 +166,8 @@ def test_evaluate_takes_columns_by_name(cli):
     assert "they were matched by name" in err
     code, out, err = cli("evaluate", "other.csv", *args)
     assert (code, out) == (2, "")
-    assert err == (
-        "smallcal: error: other.csv: the columns do not match the class names: missing 'dog'; "
-        "unknown 'wolf'\n"
-    )
+    assert err.endswith(" [class-names-invalid]\n")
+    assert all(part in err for part in ("other.csv", "'dog'", "'wolf'"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
@@ -312,7 +311,7 @@ def test_data_without_any_label_are_refused(cli):
         write_arrays(data, {"logits": Z, "labels": np.full(N, -100)})
         code, out, err = cli(*command("evaluate", data))
         assert (code, out) == (2, "")
-        assert err == f"smallcal: error: {data}: every label is -100, which means no label\n"
+        assert (data in err, err.endswith(" [no-labels]\n")) == (True, True)
 
 
 def test_standard_input_is_a_dash(cli, here, monkeypatch):
@@ -342,7 +341,7 @@ def test_probabilities_are_not_taken_for_logits(verb, cli):
         code, out, err = cli(*command(verb, "p.npz"))
         assert (code, out) == (2, "")
         assert f"p.npz: logits look like probabilities ({like}): " in err
-        assert err.endswith("say --input probabilities; for real logits, say --input logits\n")
+        assert err.endswith("--input logits [probabilities-as-logits]\n")
         assert ("divide each row by its sum" in err) == (not like.endswith("to 1"))
         assert err.count("\n") == 1 + (verb in ("compare", "report"))  # the same file twice
     np.savez("p.npz", logits=P, labels=Y)

@@ -58,4 +58,7 @@ def test_only_the_verb_that_is_called_is_imported(args, most):
 
 def test_a_slip_of_the_finger_is_told(cli):
     code, _, err = cli("fitt", "x.npz")
-    assert (code, err) == (2, "smallcal: error: unknown verb 'fitt'; did you mean 'fit'?\n")
+    assert (code, err) == (
+        2,
+        "smallcal: error: unknown verb 'fitt'; did you mean 'fit'? [unknown-choice]\n",
+    )

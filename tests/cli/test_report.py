@@ -13,6 +13,7 @@ import pytest
 import smallcal as sc
 from smallcal.calibrators.catalogue import ALIASES
 from smallcal.cli.verbs.report import condition_of, shifted_files
+from support.refused import refused
 from support.simulated import simulate
 
 DEFAULT = ALIASES["default"]
@@ -200,7 +201,7 @@ def test_of_a_folder_with_many_models_only_the_own_files_are_taken(here):
         Path("empty", name).touch()
     found = shifted_files(["empty"], model="net")
     assert sorted(found) == [("fog", "1"), ("fog", "2")]
-    with pytest.raises(sc.InputError, match="are both called fog 1"):
+    with refused("file-ambiguous", "1"):
         shifted_files(["empty"], model="third")
 
 

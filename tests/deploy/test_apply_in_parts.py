@@ -24,6 +24,7 @@ from smallcal.io import memory, open_source, read
 from smallcal.io import npy as stream_module
 from smallcal.metrics import METRICS
 from smallcal.metrics.blocks import evaluate_blocks
+from support.refused import refused
 from support.simulated import simulate
 from support.small_tasks import killing
 
@@ -252,7 +253,7 @@ def test_bad_rows_are_named_by_file_and_row(cal, rows, cli):
     holes = table(z, y).set_column(3, "logits", pa.array([*list(z[:850]), *[None] * 50]))
     write(holes, "holes.parquet")
     err = cli("apply", "cal.json", "holes.parquet", "-o", "p.parquet")[2]
-    assert "column 'logits' has missing values, the first in row 850" in err
+    assert "column 'logits' has missing values, first in row 850" in err
 
 
 def test_damaged_files_are_one_line(cal, rows, cli):
@@ -414,7 +415,7 @@ def test_metrics_of_blocks_are_those_of_the_whole(rows):
     assert list(values) == list(METRICS)
     for name, value in sc.evaluate(y, proba).items():
         assert values[name] == pytest.approx(value, rel=1e-10, nan_ok=True), name
-    with pytest.raises(sc.InputError, match="no blocks"):
+    with refused("empty"):
         evaluate_blocks([])
 
 

@@ -19,6 +19,7 @@ from smallcal.deploy.monitor import promises
 from smallcal.deploy.monitor.promises import Counted, Kept, log_evidence, lowest_rate
 from smallcal.deploy.monitor.state import State
 from support.cases import fit
+from support.refused import refused
 from support.simulated import simulate
 
 Z, Y = simulate(800, 4)
@@ -197,7 +198,7 @@ def test_groups_of_a_threshold_are_asked_for():
     two = {"by": "group", "names": ("north", "south"), "thresholds": (0.8, 0.9), "n": (300, 200)}
     rule = threshold(**two, accepted=(200, 90), errors=(3, 1), bounds=(0.05, 0.06))
     decided = replace(PLAIN, decisions=(rule,))
-    with pytest.raises(sc.InputError, match="a threshold for each group"):
+    with refused("groups-missing"):
         sc.Monitor(decided).update(NEW, ANSWERS)
     monitor = sc.Monitor(decided)
     (kept,) = monitor.update(NEW, ANSWERS, groups=named).decisions
@@ -207,7 +208,7 @@ def test_groups_of_a_threshold_are_asked_for():
     assert kept.share == pytest.approx(expected.mean())
     with pytest.warns(sc.GroupWarning, match="no threshold for their group"):
         monitor.update(NEW[:9], groups=["east"] * 9)
-    with pytest.raises(sc.InputError, match="fitted without"):
+    with refused("groups-invalid"):
         sc.Monitor(DECIDED).update(NEW, groups=named)
 
 

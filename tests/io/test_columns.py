@@ -16,6 +16,7 @@ from smallcal import FileError, InputError, SmallcalError
 from smallcal.data.checks import as_scores
 from smallcal.io import Choice, open_source, read
 from smallcal.io.columns import Columns
+from support.refused import refused
 
 NAMES = ("cat", "dog", "bird")
 N = 60
@@ -115,7 +116,7 @@ def test_a_number_that_may_be_a_class_is_asked_about(suffix, name, tmp_path):
     other = np.random.default_rng(2).normal(size=N)
     columns = {name: other, **scores(), "label": np.arange(N) % 3}
     file = table(tmp_path / f"a{suffix}", columns)
-    with pytest.raises(FileError, match="columns"):
+    with refused("file-ambiguous"):
         read(file)
     loaded = read(file, columns=["cat", "dog", "bird"])
     assert (loaded.class_names, loaded.notes, loaded.ordered) == (NAMES, (), True)
@@ -137,7 +138,7 @@ def test_labels_of_another_file_say_it_too(tmp_path):
     other = np.random.default_rng(2).normal(size=N)
     file = table(tmp_path / "a.csv", {"age": other, **scores()})
     (tmp_path / "y.txt").write_text("\n".join(words()))
-    with pytest.raises(FileError, match="cannot tell whether 'age'"):
+    with refused("file-ambiguous", "'age'"):
         read(file, labels=tmp_path / "y.txt")
 
 
@@ -175,7 +176,7 @@ def test_a_column_beside_numbered_ones_is_not_a_class(tmp_path):
     )
     assert (loaded.logits.shape, loaded.class_names) == ((N, 3), None)
     other = np.random.default_rng(2).normal(size=N)
-    with pytest.raises(FileError, match=r"cannot tell whether 'age' is a class; .* columns 0,1,2"):
+    with refused("file-ambiguous", "'age'", "0,1,2"):
         read(table(tmp_path / "b.csv", {"age": other, **numbered}))
 
 
@@ -194,11 +195,11 @@ def test_columns_are_taken_in_the_order_they_are_named(suffix, tmp_path):
     assert loaded.class_names == ("dog", "cat")
     np.testing.assert_allclose(loaded.logits[:, 0], scores()["dog"])
     assert read(file, columns=["*d*"]).class_names == ("dog", "bird")
-    with pytest.raises(FileError, match=r"columns: .* has no column 'wolf'; it has 'age', 'cat'"):
+    with refused("file-column", "'wolf'", "'age'", "'cat'"):
         read(file, columns=["cat", "wolf"])
-    with pytest.raises(FileError, match=r"'label' of .* is the label"):
+    with refused("file-ambiguous", "'label'"):
         read(file, columns=["cat", "label"], labels_key="label")
-    with pytest.raises(FileError, match="name at least two classes; got 1"):
+    with refused("too-few-options", "1"):
         read(file, columns=["cat"])
 
 
@@ -206,9 +207,9 @@ def test_columns_of_what_is_no_table_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", logits=np.eye(3))
     np.save(tmp_path / "a.npy", np.eye(3))
     for name in ("a.npz", "a.npy"):
-        with pytest.raises(FileError, match="is not a table"):
+        with refused("file-type"):
             read(tmp_path / name, columns=["a", "b"])
-    with pytest.raises(FileError, match="is not a table"):
+    with refused("file-type"):
         open_source(tmp_path / "a.npy", choice=Choice(columns=("a", "b")))
 
 
@@ -216,10 +217,10 @@ def test_columns_of_what_is_no_table_are_refused(tmp_path):
 def test_labels_may_be_called_anything(suffix, tmp_path):
     file = table(tmp_path / f"a{suffix}", {**scores(), "gold": words()})
     assert read(file, labels_key="gold").labels.tolist() == words().tolist()
-    with pytest.raises(FileError, match=r"labels_key: .* has no column 'truth'"):
+    with refused("file-column", "labels_key", "'truth'"):
         read(file, labels_key="truth")
     twice = table(tmp_path / f"b{suffix}", {**scores(), "label": words(), "y": words()})
-    with pytest.raises(FileError, match=r"several label columns, label and y; .* labels_key"):
+    with refused("file-ambiguous", "labels_key"):
         read(twice)
     assert read(twice, labels_key="y", columns=list(NAMES)).labels.tolist() == words().tolist()
 
@@ -229,7 +230,7 @@ def test_a_word_that_score_columns_begin_with_chooses_them(suffix, tmp_path):
     out = {f"out_{name}": values for name, values in scores().items()}
     file = table(tmp_path / f"a{suffix}", {"age": np.linspace(0, 1, N), **out, "label": words()})
     assert read(file, logits_key="out").logits.shape == (N, 3)
-    with pytest.raises(FileError, match=r"'age' of .* holds one number per row; .* columns"):
+    with refused("array-shape", "'age'"):
         read(file, logits_key="age")
 
 
@@ -240,7 +241,7 @@ def test_a_source_takes_the_columns_that_a_file_read_at_once_has(suffix, tmp_pat
     source = open_source(file)
     assert (source.class_names, source.notes) == (NAMES, read(file).notes)
     assert source.others == ("id", "note", "label")
-    with pytest.raises(FileError, match="cannot tell whether 'age'"):
+    with refused("file-ambiguous", "'age'"):
         open_source(table(tmp_path / f"b{suffix}", {**columns, "age": np.linspace(0.5, 1, N)}))
 
 
@@ -249,7 +250,7 @@ def test_known_classes_choose_their_columns(tmp_path):
     file = table(tmp_path / "a.csv", {"confidence": other, "id": range(N), **scores()})
     loaded = read(file, known=["bird", "cat", "dog"])
     assert loaded.class_names == NAMES
-    with pytest.raises(FileError, match=r"unknown 'bird'; name .*columns cat,dog"):
+    with refused("file-ambiguous", "'bird'"):
         read(file, known=["cat", "dog"])
 
 
@@ -259,10 +260,10 @@ def test_names_that_are_given_order_columns_of_that_name(tmp_path):
     np.testing.assert_allclose(loaded.logits[:, 0], scores()["dog"])
     assert (loaded.class_names, loaded.ordered) == (("dog", "bird", "cat"), True)
     assert read(file, class_names=["a", "b", "c"]).class_names == ("a", "b", "c")
-    with pytest.raises(InputError, match="missing 'wolf'; unknown 'bird'"):
+    with refused("class-names-invalid", "'wolf'", "'bird'"):
         read(file, class_names=["cat", "dog", "wolf"])
     np.savez(tmp_path / "a.npz", logits=np.eye(3), class_names=np.array(NAMES))
-    with pytest.raises(FileError, match="the given ones are in another order"):
+    with refused("class-names-invalid"):
         read(tmp_path / "a.npz", class_names=["dog", "bird", "cat"])
 
 
@@ -297,7 +298,7 @@ def test_numbers_of_columns_move_with_the_columns(order):
 
 def test_numbers_of_which_the_order_is_unknown_are_refused():
     loaded = read_order([2, 1, 0], labels=np.arange(N) % 3)
-    with pytest.raises(InputError, match="labels that are numbers are ambiguous"):
+    with refused("labels-unknown"):
         loaded.in_order_of(NAMES)
     assert read_order([0, 1, 2], labels=np.arange(N) % 3).in_order_of(NAMES).notes == ()
 

@@ -16,6 +16,7 @@ from smallcal import FileError
 from smallcal.io import open_source, read, read_labels, splits, write_arrays
 from smallcal.io.memory import MOST_UNPACKED
 from smallcal.io.readers import opened, parquet_tables
+from support.refused import refused
 
 Z = np.random.default_rng(0).normal(size=(12, 3))
 Y = np.arange(12) % 3
@@ -61,10 +62,10 @@ def test_logits_go_before_what_else_a_file_calls_outputs(tmp_path):
 
 def test_predicted_classes_are_not_taken_for_scores(tmp_path):
     np.savez(tmp_path / "a.npz", preds=Z.argmax(axis=1), y=Y)
-    with pytest.raises(FileError, match="preds holds one class per row, not scores"):
+    with refused("array-shape"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", outputs=Z, preds=Z, y=Y)
-    with pytest.raises(FileError, match=r"logits twice: outputs and preds; .* say logits_key"):
+    with refused("file-ambiguous", "logits_key"):
         read(tmp_path / "b.npz")
     np.testing.assert_array_equal(read(tmp_path / "b.npz", logits_key="preds").logits, Z)
 
@@ -79,7 +80,7 @@ def test_any_name_can_be_given(suffix, tmp_path):
     np.testing.assert_array_equal(loaded.logits, Z)
     np.testing.assert_array_equal(loaded.labels, Y)
     assert read(file, logits_key="val_probs", labels_key="bar").input == "probabilities"
-    with pytest.raises(FileError, match=r"logits_key: .* has no 'baz'; it has "):
+    with refused("file-column", "logits_key", "'baz'"):
         read(file, logits_key="baz", labels_key="bar")
     np.save(tmp_path / "z.npy", Z)
     found = read(tmp_path / "z.npy", labels=file, labels_key="bar")
@@ -135,18 +136,16 @@ def test_batches_that_differ_are_refused(tmp_path):
     torch = pytest.importorskip("torch", reason=".pt needs torch")
     z = torch.tensor(Z)
     torch.save([z, z[:, :2], z], tmp_path / "a.pt")
-    with pytest.raises(FileError, match=r"the first has shape \(12, 3\), batch 1 has \(12, 2\)"):
+    with refused("file-ragged", "12", "3"):
         read(tmp_path / "a.pt")
     torch.save([{"logits": z}, {"logits": z, "labels": torch.tensor(Y)}], tmp_path / "b.pt")
-    with pytest.raises(
-        FileError, match="batch 1 holds logits, labels, but the first holds logits;"
-    ):
+    with refused("file-ragged", "1"):
         read(tmp_path / "b.pt")
     torch.save([z, "x"], tmp_path / "c.pt")
-    with pytest.raises(FileError, match="holds a list of Tensor and str"):
+    with refused("file-type"):
         read(tmp_path / "c.pt")
     torch.save([], tmp_path / "d.pt")
-    with pytest.raises(FileError, match="holds a list; save"):
+    with refused("file-type"):
         read(tmp_path / "d.pt")
 
 
@@ -197,7 +196,7 @@ def test_packed_text_is_unpacked(tmp_path):
         np.testing.assert_array_equal(read(packed(file)).logits, Z)
     (tmp_path / "y.csv").write_text("label\n" + "\n".join(map(str, Y)))
     np.testing.assert_array_equal(read_labels(packed(tmp_path / "y.csv")), Y)
-    with pytest.raises(FileError, match=r"cannot read .*a\.npz\.gz"):
+    with refused("file-missing", "a.npz"):
         read(tmp_path / "a.npz.gz")
 
 
@@ -213,10 +212,10 @@ def test_a_packed_bomb_is_not_unpacked(name, start, unit, tmp_path, monkeypatch)
     monkeypatch.setenv(MOST_UNPACKED, "1")
     with gzip.open(tmp_path / name, "wt") as file:
         file.write(start + unit * (2_000_000 // len(unit)))
-    with pytest.raises(FileError, match=r"unpacks from 0\.0 MB to 1 MB or more; it was not"):
+    with refused("file-too-large", "0.0", "1"):
         read(tmp_path / name)
     monkeypatch.setenv(MOST_UNPACKED, "many")
-    with pytest.raises(FileError, match="must be a number of megabytes; got 'many'"):
+    with refused("option-format", "'many'"):
         read(tmp_path / name)
 
 
@@ -257,12 +256,12 @@ def test_a_parquet_bomb_is_not_unpacked(kind, tmp_path, monkeypatch):
     file = tmp_path / "a.parquet"
     parquet_bomb(kind, file)
     monkeypatch.setenv(MOST_UNPACKED, "20")
-    with pytest.raises(FileError, match=r"unpacks from 0\.\d MB to [\d,]+ MB or more"):
+    with refused("file-too-large", "0"):
         read(file)
     if kind == "numbers":  # its rows are never all in memory: nothing to refuse
         assert streamed(file) == 10**7
         return
-    with pytest.raises(FileError, match="MB or more; it was not read"):
+    with refused("file-too-large"):
         streamed(file)
 
 
@@ -299,7 +298,7 @@ def test_ignored_labels_are_left_out_with_a_note(tmp_path):
     assert "left out 3 of 12 rows, whose label is -100" in loaded.notes[0]
     assert len(read(tmp_path / "a.npz", keep_ignored=True).labels) == 12
     np.savez(tmp_path / "b.npz", logits=Z, labels=np.full(12, -100))
-    with pytest.raises(FileError, match="every label is -100"):
+    with refused("no-labels", "100"):
         read(tmp_path / "b.npz")
 
 
@@ -345,14 +344,14 @@ def test_a_split_of_standard_input_can_be_named(tmp_path, piped):
 
 def test_what_is_wrong_with_standard_input_names_it(piped, monkeypatch):
     piped(b"")
-    with pytest.raises(FileError, match=r"^standard input is empty"):
+    with refused("file-damaged"):
         read("-")
     piped(b"cat,dog\n1,2\n1,x\n")
-    with pytest.raises(FileError, match=r"^standard input, line 3: column 'dog' must be a number"):
+    with refused("file-value", "3", "'dog'"):
         read("-")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("smallcal.io.stdin._kept", {})
-    with pytest.raises(FileError, match="standard input is a terminal"):
+    with refused("file-type"):
         read("-")
 
 

@@ -13,6 +13,7 @@ import pytest
 from smallcal import FileError
 from smallcal.io import is_source, read
 from smallcal.io.npy import map_npy, parse_header, read_npy
+from support.refused import refused
 
 DAMAGED = {
     "open bracket": "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4",
@@ -124,5 +125,5 @@ def test_every_version_and_old_spellings_are_read(version):
 
 def test_python_objects_are_refused_by_name(tmp_path):
     np.savez(tmp_path / "a.npz", logits=np.eye(3), labels=np.array([1, None, 2], dtype=object))
-    with pytest.raises(FileError, match="labels holds Python objects, which are never unpickled"):
+    with refused("file-objects"):
         read(tmp_path / "a.npz")

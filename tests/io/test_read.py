@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smallcal import FileError, InputError, MissingExtraError
+from smallcal import FileError, InputError
 from smallcal.io import READERS, WRITERS, read, read_names, splits, write_arrays
 from smallcal.io import readers as readers_module
+from support.refused import refused
 
 NEEDS = {
     ".parquet": "pyarrow",
@@ -98,13 +99,13 @@ def test_a_prefix_chooses_the_split(suffix, tmp_path, logits, labels):
     assert set(splits(file)) == {"val", "test"}
     with pytest.raises(FileError, match=rf"several splits; choose one: .*a{suffix}:(val|test), "):
         read(file)
-    with pytest.raises(FileError, match="no split 'train'; choose one: "):
+    with refused("file-column", "'train'"):
         read(f"{file}:train")
 
 
 def test_a_file_without_prefixes_says_so(tmp_path, logits):
     np.savez(tmp_path / "a.npz", logits=logits)
-    with pytest.raises(FileError, match="have no prefix"):
+    with refused("file-column"):
         read(f"{tmp_path / 'a.npz'}:val")
 
 
@@ -158,17 +159,17 @@ def test_labels_may_be_a_column_of_another_table(tmp_path, logits, labels):
 
 def test_a_number_of_labels_that_differs_is_refused(tmp_path, logits):
     np.savez(tmp_path / "a.npz", logits=logits, labels=np.arange(3))
-    with pytest.raises(FileError, match="12 rows of logits and 3 labels"):
+    with refused("rows-differ", "12", "3"):
         read(tmp_path / "a.npz")
 
 
 def test_labels_that_are_not_there_are_refused(tmp_path, logits):
     np.save(tmp_path / "z.npy", logits)
     np.savez(tmp_path / "y.npz", a=logits, b=logits)
-    with pytest.raises(FileError, match="no array called labels; it has a, b"):
+    with refused("no-labels"):
         read(tmp_path / "z.npy", labels=tmp_path / "y.npz")
     np.savez(tmp_path / "y2.npz", val_y=np.arange(2), test_y=np.arange(2))
-    with pytest.raises(FileError, match=r"several splits of labels; choose one: .*:val, .*:test"):
+    with refused("file-ambiguous"):
         read(tmp_path / "z.npy", labels=tmp_path / "y2.npz")
 
 
@@ -283,7 +284,7 @@ def test_tuples_tensors_and_bfloat16_are_read(tmp_path, logits, labels):
     torch.save(half, tmp_path / "b.pt")
     assert read(tmp_path / "b.pt").labels is None
     torch.save(["half"], tmp_path / "c.pt")
-    with pytest.raises(FileError, match="holds a list of str; save a dict of tensors"):
+    with refused("file-type"):
         read(tmp_path / "c.pt")
 
 
@@ -312,7 +313,7 @@ def test_a_pickle_in_pt_is_never_executed(tmp_path):
     torch.save({"logits": Payload(mark)}, tmp_path / "a.pt")
     (tmp_path / "b.pt").write_bytes(pickle.dumps(Payload(mark)))
     for name in ("a.pt", "b.pt"):
-        with pytest.raises(FileError, match="never executed"):
+        with refused("file-objects"):
             read(tmp_path / name)
     assert not mark.exists()
 
@@ -324,7 +325,7 @@ def test_a_pickle_in_npz_is_never_executed(tmp_path):
     np.savez(tmp_path / "a.npz", allow_pickle=True, logits=payload)
     np.save(tmp_path / "a.npy", payload, allow_pickle=True)
     (tmp_path / "b.npz").write_bytes(pickle.dumps(Payload(mark)))
-    with pytest.raises(FileError, match="logits holds Python objects, which are never unpickled"):
+    with refused("file-objects"):
         read(tmp_path / "a.npz")
     for name in ("a.npy", "b.npz"):
         with pytest.raises(FileError, match=r"holds Python objects|is not an \.npz archive"):
@@ -340,7 +341,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
     ):
         for _ in range(70):
             member.write(bytes(2**24))
-    with pytest.raises(FileError, match=r"unpacks from 1.1 MB to 1,174 MB or more; it was not"):
+    with refused("file-too-large", "1.1", "1,174"):
         read(file)
 
 
@@ -349,7 +350,7 @@ def test_a_dataset_that_was_never_filled_is_not_allocated(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("logits", shape=(10**9, 100), dtype="f8", chunks=(1000, 100))
         file["labels"] = h5py.ExternalLink("/etc/passwd", "/x")
-    with pytest.raises(FileError, match="it was not read"):
+    with refused("file-too-large"):
         read(tmp_path / "a.h5")
 
 
@@ -360,14 +361,14 @@ def test_text_of_variable_length_in_h5_is_left_alone(tmp_path, logits):
     assert read(tmp_path / "a.h5").class_names is None
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file["logits"], file["labels"] = logits, ["a"] * 12
-    with pytest.raises(FileError, match="labels holds text of variable length"):
+    with refused("file-type"):
         read(tmp_path / "b.h5")
 
 
 def test_an_expanded_tensor_is_not_worked_on(tmp_path):
     torch = pytest.importorskip("torch", reason=".pt needs torch")
     torch.save({"logits": torch.zeros(1, 1).expand(10**9, 10)}, tmp_path / "a.pt")
-    with pytest.raises(FileError, match="it was not read"):
+    with refused("file-too-large"):
         read(tmp_path / "a.pt")
 
 
@@ -375,7 +376,7 @@ def test_a_header_that_claims_too_much_is_refused(tmp_path):
     file = tmp_path / "a.npy"
     np.save(file, np.zeros((4, 3)))
     file.write_bytes(file.read_bytes().replace(b"(4, 3), ", b"(4000000000000, 3), "))
-    with pytest.raises(FileError, match=r"cut short: 4000000000000 x 3 numbers of type float64"):
+    with refused("file-damaged", "4000000000000", "3"):
         read(file)
 
 
@@ -398,32 +399,32 @@ def test_a_damaged_file_is_one_line(suffix, tmp_path, logits, labels):
     with pytest.raises(FileError, match=r"^[^\n]*a\.[^\n]*$"):
         read(file)
     file.write_bytes(b"")
-    with pytest.raises(FileError, match="is empty"):
+    with refused("file-damaged"):
         read(file)
 
 
 def test_a_path_that_cannot_be_read_says_why(tmp_path):
-    with pytest.raises(FileError, match=r"cannot read .*nothing.npz: No such file"):
+    with refused("file-missing", "nothing.npz"):
         read(tmp_path / "nothing.npz")
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(FileError, match="is a folder"):
+    with refused("file-type"):
         read(tmp_path / "folder.npz")
     (tmp_path / "a.pkl").write_text("x")
-    with pytest.raises(FileError, match=r"cannot read .*a.pkl \(.pkl\): the type must be one of"):
+    with refused("file-type"):
         read(tmp_path / "a.pkl")
-    with pytest.raises(FileError, match="no suffix"):
+    with refused("file-type"):
         read(tmp_path / "a")
 
 
 def test_arrays_without_a_known_name_are_listed(tmp_path, logits, labels):
     np.savez(tmp_path / "a.npz", logits, labels)
-    with pytest.raises(FileError, match=r"it has arr_0, arr_1. Name the arrays logits and labels"):
+    with refused("file-column"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", logits=logits, y=labels, labels=labels)
-    with pytest.raises(FileError, match=r"holds labels twice: y and labels; .* say labels_key"):
+    with refused("file-ambiguous", "labels_key"):
         read(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", logits=logits.astype(complex))
-    with pytest.raises(FileError, match="logits must hold numbers; it has type complex"):
+    with refused("file-value"):
         read(tmp_path / "c.npz")
 
 
@@ -433,7 +434,7 @@ def test_a_missing_package_says_what_to_install(suffix, tmp_path, monkeypatch):
     file.write_bytes(b"x" * 100)
     for name in ("pyarrow", "pyarrow.parquet", "safetensors", "torch", "h5py"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'smallcal\["):
+    with refused("missing-extra"):
         read(file)
 
 
@@ -443,14 +444,14 @@ def test_out_of_memory_is_said(tmp_path, logits, monkeypatch):
 
     np.savez(tmp_path / "a.npz", logits=logits)
     monkeypatch.setattr(readers_module, "read_npy", fail)
-    with pytest.raises(FileError, match="does not fit in memory: Unable to allocate 80 TiB"):
+    with refused("file-too-large", "80"):
         read(tmp_path / "a.npz")
 
 
 def test_a_file_that_only_claims_to_be_npz_is_not_called_a_pickle(tmp_path):
     file = tmp_path / "x.npz"
     file.write_text("hello")
-    with pytest.raises(FileError, match=r"is not an \.npz archive; write it with numpy\.savez"):
+    with refused("file-damaged"):
         read(file)
 
 
@@ -459,7 +460,7 @@ def test_a_name_that_is_too_long_is_one_line(suffix, cli, tmp_path):
     if suffix == ".parquet":
         pytest.importorskip("pyarrow", reason="reading the type needs it")
     name = "x" * 300 + suffix
-    with pytest.raises(FileError, match=r"cannot read x+.*: File name too long"):
+    with refused("file-access"):
         read(name)
     code, out, err = cli("evaluate", name, "--n-boot", "0")
     assert (code, out, len(err.splitlines())) == (2, "", 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError
 from smallcal.io import Choice, is_source, open_source, read, splits, write_arrays
 from support import real
+from support.refused import refused
 
 RNG = np.random.default_rng(0)
 S = RNG.normal(size=40).round(3)
@@ -74,9 +75,9 @@ def test_tables(suffix, tmp_path):
     plain = table(tmp_path / f"b{suffix}", {"margin_of_svm": S, "y": Y.astype(int)})
     assert read(plain, input="score").logits.tolist() == S.tolist()
     several = table(tmp_path / f"c{suffix}", {"a": S, "b": S, "y": Y.astype(int)})
-    with pytest.raises(FileError, match="cannot tell which column is the score, among 'a', 'b'"):
+    with refused("file-ambiguous", "'a'", "'b'"):
         read(several, input="score")
-    with pytest.raises(FileError, match=r"score: .* has no column 'scoer'"):
+    with refused("file-column", "'scoer'"):
         read(file, score="scoer")
 
 
@@ -89,7 +90,7 @@ def test_a_column_may_stand_alone(tmp_path):
         loaded = read(tmp_path / name, labels=tmp_path / "y.txt", input="score")
         np.testing.assert_allclose(loaded.logits, S)
         np.testing.assert_array_equal(loaded.labels, Y)
-    with pytest.raises(FileError, match="input='score'"):
+    with refused("file-header", "'score'"):
         read(tmp_path / "t.csv")
 
 
@@ -110,9 +111,9 @@ def test_outcomes_are_0_or_1(outcomes, message, tmp_path):
 
 def test_several_columns_are_no_score(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(2))
-    with pytest.raises(FileError, match=r"one number per row; got shape \(2, 2\).*\[:, 1\]"):
+    with refused("array-shape", "2", "1"):
         read(tmp_path / "a.npy", input="score")
-    with pytest.raises(FileError, match="one number per row"):
+    with refused("array-shape"):
         open_source(tmp_path / "a.npy", choice=Choice(input="score"))
 
 
@@ -121,7 +122,7 @@ def test_one_number_is_refused_with_the_option_that_takes_it(tmp_path):
     from smallcal.data.predictions import Predictions
 
     loaded = read(tmp_path / "a.npz")
-    with pytest.raises(InputError, match="input='score'"):
+    with refused("array-shape", "'score'"):
         Predictions.of(loaded.logits, loaded.labels)
 
 

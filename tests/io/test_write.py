@@ -7,24 +7,24 @@ import csv
 import numpy as np
 import pytest
 
-from smallcal import FileError
 from smallcal.io import Target, is_source, open_source, read, require_writable, write_arrays
 from smallcal.io.npy import npy_rows
 from smallcal.io.text import text_of
+from support.refused import refused
 
 
 def test_a_type_that_cannot_be_written_is_refused_early(tmp_path):
-    with pytest.raises(FileError, match=r"the suffix must be one of .npz, .npy"):
+    with refused("file-write"):
         require_writable(tmp_path / "a.xlsx")
-    with pytest.raises(FileError, match=r"folder .*nowhere does not exist"):
+    with refused("file-missing"):
         require_writable(tmp_path / "nowhere" / "a.npz")
     (tmp_path / "a.npz").mkdir()
-    with pytest.raises(FileError, match="is a folder"):
+    with refused("file-write"):
         require_writable(tmp_path / "a.npz")
 
 
 def test_a_table_holds_one_split(tmp_path):
-    with pytest.raises(FileError, match="val_logits has the prefix 'val'"):
+    with refused("file-ambiguous", "val_logits", "'val'"):
         write_arrays(tmp_path / "a.csv", {"val_logits": np.eye(2)})
     assert list(tmp_path.iterdir()) == []
 
@@ -69,7 +69,7 @@ def test_only_plain_matrices_are_streamed(tmp_path):
     names = ("rows", "columns", "vector", "none", "text", "broken", "missing")
     assert [is_source(tmp_path / f"{name}.npy") for name in names] == [True] + 6 * [False]
     assert Target.of("out.csv", "npy") is None
-    with pytest.raises(FileError, match=r"not a plain .npy matrix"):
+    with refused("file-damaged"):
         open_source(tmp_path / "vector.npy")
 
 
@@ -77,7 +77,7 @@ def test_a_matrix_that_is_cut_short_is_refused(tmp_path):
     file = tmp_path / "a.npy"
     np.save(file, np.ones((30, 2)))
     file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(FileError, match="cut short: it should hold 30 rows"):
+    with refused("file-damaged", "30"):
         open_source(file)
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from smallcal.errors import InputError
 from smallcal.metrics import (
     aurc,
     auroc_of_correctness,
@@ -16,6 +15,7 @@ from smallcal.metrics import (
     risk_at_threshold,
     selective_risk,
 )
+from support.refused import refused
 
 
 def loop_risks(correct_in_order):
@@ -175,11 +175,11 @@ def test_thresholds_equal_loops(softmax_case):
 @pytest.mark.parametrize("metric", [hcfp, risk_at_threshold, coverage_at_threshold])
 @pytest.mark.parametrize("threshold", [-0.1, 90, float("nan")])
 def test_a_threshold_outside_the_unit_interval_is_refused(metric, threshold):
-    with pytest.raises(InputError, match="threshold must lie between 0 and 1; got"):
+    with refused("option-range", "0", "1"):
         metric([0], [[0.9, 0.1]], threshold=threshold)
 
 
 @pytest.mark.parametrize("coverage", [0, 80, -1.0, float("nan")])
 def test_a_coverage_outside_the_unit_interval_is_refused(coverage):
-    with pytest.raises(InputError, match="coverage must lie above 0 and not above 1; got"):
+    with refused("option-range", "0", "1"):
         selective_risk([0], [[0.9, 0.1]], coverage=coverage)

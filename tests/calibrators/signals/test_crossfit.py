@@ -27,6 +27,7 @@ from smallcal.calibrators.signals.crossfit import (
 from smallcal.calibrators.signals.statistic import LogEntropy
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
+from support.refused import refused
 from support.simulated import simulate
 
 
@@ -164,7 +165,7 @@ def test_the_seed_decides_what_a_control_draws(split, route):
 
 
 def test_an_unknown_signal_is_refused(split):
-    with pytest.raises(InputError, match="unknown signal 'margin'; choose from none, confidence"):
+    with refused("unknown-choice", "'margin'"):
         signal_of("margin", Predictions.of(*split), Discipline())
 
 
@@ -243,7 +244,7 @@ def test_the_logit_scale_is_the_log_odds_of_the_risk(split):
     logit = signal_of("risk", preds, Discipline(), scale="logit")
     for one, two in ((plain.scores, logit.scores), (plain.deployed, logit.deployed)):
         np.testing.assert_allclose(np.log(one / (1 - one)), two, rtol=1e-9)
-    with pytest.raises(InputError, match="scale must be probability or logit; got 'log'"):
+    with refused("unknown-choice", "'log'"):
         signal_of("risk", preds, Discipline(), scale="log")
 
 

@@ -34,6 +34,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import smallcal as sc
 from support.pages import run_page
+from support.refused import refused
 from support.simulated import simulate
 
 #: Checks that fail, and why. Before scikit-learn 1.6 this one did not hand over its own folds:
@@ -200,9 +201,9 @@ def test_confidence_is_the_probability_of_a_prediction(data):
     found = model.confidence(X, predictions=own)
     assert np.array_equal(found, proba[rows, np.searchsorted(model.classes_, own)])
     assert np.array_equal(found, model.confidence(X, predictions=own.tolist()))
-    with pytest.raises(sc.InputError, match="predictions holds 'bat', which is not one"):
+    with refused("labels-unknown", "'bat'"):
         model.confidence(X[:2], predictions=["ant", "bat"])
-    with pytest.raises(sc.InputError, match="predictions must have one entry per row"):
+    with refused("rows-differ"):
         model.confidence(X[:2], predictions=["ant"])
 
 
@@ -269,7 +270,7 @@ def test_scores_for_pairs_of_classes_are_not_taken_for_classes(data):
     pairs = SVC(decision_function_shape="ovo")
     assert pairs.fit(X, y).decision_function(X[:1]).shape == (1, 3)  # three pairs, three classes
     for model in (pairs, make_pipeline(StandardScaler(), pairs)):
-        with pytest.raises(sc.InputError, match=r"each pair of classes.*decision_function_shape"):
+        with refused("model-output", "decision_function_shape"):
             sc.CalibratedModel(model).fit(X, y)
     assert sc.CalibratedModel(SVC(), method="ts-nll").fit(X, y).response_ == "decision_function"
 
@@ -434,7 +435,7 @@ def test_groups_stay_together(data):
     model = quick(estimator=Watching(), cv=GroupKFold(4))
     model.fit(X, y, groups=groups, group=groups)
     assert [len(one) for one in seen] == [15, 15, 15, 15, 20]
-    with pytest.raises(sc.InputError, match=r"such as GroupKFold\(3\)"):
+    with refused("options-conflict", "3"):
         quick().fit(X, y, groups=groups)
 
 
@@ -566,7 +567,7 @@ def test_bad_input_is_one_clear_line(data, case):
 def test_strange_labels_and_an_unfitted_model(data):
     X, y = data
     fitted = LogisticRegression().fit(X, y)
-    with pytest.raises(sc.InputError, match="which is not one of the estimator's 3 classes"):
+    with refused("labels-unknown", "3"):
         quick(estimator=fitted, cv="prefit").fit(X, y + 1)
     with pytest.raises(NotFittedError):
         quick().predict_proba(X)
@@ -634,10 +635,10 @@ def test_set_output_reaches_the_transformers(data):
 
 def test_labels_in_several_columns_are_told_what_to_do(data):
     X, y = data
-    with pytest.raises(sc.InputError, match=r"y is one-hot, of shape \(400, 3\); pass .*argmax"):
+    with refused("labels-not-one-per-row", "400", "3"):
         quick().fit(X, np.eye(3)[y])
     two = np.column_stack([y == 0, y != 1]).astype(int)
-    with pytest.raises(sc.InputError, match=r"multilabel.*MultiOutputClassifier"):
+    with refused("labels-not-one-per-row"):
         quick().fit(X, two)
     each = MultiOutputClassifier(quick()).fit(X, two)
     assert [p.shape for p in each.predict_proba(X)] == [(400, 2), (400, 2)]
