@@ -103,7 +103,7 @@ def require_input_kind(input: str) -> None:
     """Raise unless this is one of the things that numbers may be."""
     if input not in INPUT_KINDS:
         must = f"input must be one of {', '.join(INPUT_KINDS)}; got {input!r}"
-        raise InputError(python=must, shell=f"--{must}")
+        raise InputError(python=must, shell=f"--{must}", code="unknown-choice")
 
 
 def as_probabilities(values: object, *, name: str = "y_proba") -> FloatArray:

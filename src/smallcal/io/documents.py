@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import ArtefactError, FileError, missing_file
+from smallcal.errors import ArtefactError, FileError, code_of, missing_file
 
 #: What smallcal writes is nested a handful of levels deep.
 MAX_DEPTH = 32
@@ -75,15 +75,19 @@ def read_document(
         if isinstance(failed, error):
             raise
         why = getattr(failed, "strerror", None) or failed
-        raise error(f"cannot read {source}: {why}{missing_file(source)}") from None
+        code = code_of(failed) if isinstance(failed, OSError) else "file-access"
+        raise error(f"cannot read {source}: {why}{missing_file(source)}", code=code) from None
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         said = f"{source} is not JSON text"
         if not wrote:
-            raise error(said) from None
+            raise error(said, code="file-type") from None
         raise error(
-            f"{said}; name the file that ", python="`save` wrote", shell=f"`{wrote}` wrote"
+            f"{said}; name the file that ",
+            python="`save` wrote",
+            shell=f"`{wrote}` wrote",
+            code="file-type",
         ) from None
     return parse_document(text, source=str(source), error=error)
 
@@ -93,7 +97,7 @@ def _bounded(source: Path, most: int, what: str, error: Refusal) -> bytes:
     found = source.stat()
     if not stat.S_ISREG(found.st_mode):
         sort = _SORTS.get(stat.S_IFMT(found.st_mode), "something else")
-        raise error(f"cannot read {source}: it is {sort}, not a file")
+        raise error(f"cannot read {source}: it is {sort}, not a file", code="file-type")
     if found.st_size <= most:
         with source.open("rb") as handle:
             raw = handle.read(most + 1)  # a file may say that it is empty and be endless
@@ -101,7 +105,8 @@ def _bounded(source: Path, most: int, what: str, error: Refusal) -> bytes:
             return raw
     size = max(found.st_size, most + 1)
     raise error(
-        f"{source} is {size / 1e6:.3g} MB; a {what} is never larger than {most / 1e6:.3g} MB"
+        f"{source} is {size / 1e6:.3g} MB; a {what} is never larger than {most / 1e6:.3g} MB",
+        code="file-too-large",
     )
 
 
@@ -123,9 +128,9 @@ def parse_document(text: str, *, source: str, error: Refusal = ArtefactError) ->
         )
         _require_plain(document)
     except RecursionError:
-        raise error(f"{source} is not a JSON document: {_DEEP}") from None
+        raise error(f"{source} is not a JSON document: {_DEEP}", code="file-damaged") from None
     except ValueError as wrong:
-        raise error(f"{source} is not a JSON document: {wrong}") from None
+        raise error(f"{source} is not a JSON document: {wrong}", code="file-damaged") from None
     return document
 
 
