@@ -44,13 +44,8 @@ Predict: TypeAlias = Callable[[FloatArray], FloatArray]
 class PeerMap(ProbabilityMap):
     """A calibrator fitted by another package, which must be there to apply it.
 
-    Attributes
-    ----------
-    name : str
-        Name in ``PEERS``.
-    predict : callable
-    count : int
-        Number of fitted scalars.
+    ``name`` is that in ``PEERS``, ``count`` the number of fitted scalars, or of the distinct levels
+    of step functions.
     """
 
     name: str
@@ -63,7 +58,7 @@ class PeerMap(ProbabilityMap):
 
     @property
     def n_parameters(self) -> int:
-        """Number of fitted scalars; for step functions, of distinct levels."""
+        """Number of fitted scalars."""
         return self.count
 
     @property
@@ -102,15 +97,7 @@ class Peer:
 def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
     """Fit a calibrator of another package, by its name in ``PEERS``.
 
-    Returns
-    -------
-    MapFit
-        With the flag ``scalar_fallback`` and one temperature where the peer itself failed.
-
-    Raises
-    ------
-    MissingExtraError
-        When the package is not installed.
+    Where the peer itself fails, the result is one temperature, with the flag ``scalar_fallback``.
 
     Examples
     --------
@@ -172,9 +159,8 @@ def _wide(split: Split) -> FloatArray:
 def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> tuple[Predict, int]:
     """Fit ``get_calibrator(method)`` on logits, through its torch interface.
 
-    ``ts-mix`` uses the logits. ``svs`` and ``sms`` have no route for them: the package turns
-    them to float64 probabilities, scales those by ``ts-mix``, and goes on with their float32
-    logarithms.
+    ``ts-mix`` uses the logits. For ``svs`` and ``sms`` the package turns them to float64
+    probabilities, scales those by ``ts-mix``, and goes on with their float32 logarithms.
     """
     labels = import_module("torch").as_tensor(split.preds.labels)
     calibrator = module.get_calibrator(method)
@@ -199,11 +185,10 @@ def _as_torch_logits(logits: FloatArray) -> Any:
 
 
 def _fit_venn_abers(module: ModuleType, split: Split) -> tuple[Predict, int]:
-    """Fit the package's binary ``VennAbers`` per class, its "one_vs_rest" route.
+    """Fit the package's binary ``VennAbers`` per class; of two classes only the second is fitted.
 
-    One-vs-one, its default, would take 4,950 fits for 100 classes. The method has no parameters
-    in the usual sense: the distinct lower and upper probabilities that it looks up are counted,
-    as the levels are for isotonic. Of two classes only the second is fitted.
+    One-vs-one, its default, would take 4,950 fits for 100 classes. It has no parameters: the
+    distinct lower and upper probabilities are counted, as the levels are for isotonic.
     """
     own, labels = softmax(_wide(split)), split.preds.labels
     counts = np.bincount(labels, minlength=own.shape[1])
@@ -231,6 +216,7 @@ def _two_columns(scores: FloatArray) -> FloatArray:
 
 
 _PROBMETRICS = ("probmetrics", "probmetrics.calibrators")
+#: Every peer by its name.
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
         "probmetrics:svs": Peer(*_PROBMETRICS, partial(_fit_probmetrics, method="svs")),
