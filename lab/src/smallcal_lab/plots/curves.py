@@ -1,18 +1,34 @@
-"""Curves of a metric, method by method: their numbers, those of the tables, and how they look."""
+"""Plots of a metric along an axis, method by method: budgets, severities, margins, groups.
+
+Their numbers are those of the tables. Above stand means; below them paired differences from the
+baseline with their 95 % intervals, so that how much models differ does not matter.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError
 from smallcal.plots import style
-from smallcal_lab.plots.given import Run
-from smallcal_lab.studies.frame import ALL, Frame
+from smallcal.plots.twins import draws
+from smallcal_lab.plots.given import (
+    Run,
+    RunLike,
+    Where,
+    clean,
+    measured_at_all,
+    one_budget,
+    open_run,
+)
+from smallcal_lab.studies.frame import ALL, CLEAN, Frame
+from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.tables.clean import (
     ENOUGH_MODELS,
     difference,
@@ -22,6 +38,8 @@ from smallcal_lab.studies.tables.clean import (
     verdict_on,
     win_rate,
 )
+from smallcal_lab.studies.tables.groups import in_margin
+from smallcal_lab.studies.tables.shift import at_severity, occupancy, shifted_rows
 from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
 
 if TYPE_CHECKING:
@@ -30,7 +48,7 @@ if TYPE_CHECKING:
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
 #: The size of a figure with panels, in inches.
-PANELS = (6.8, 6.4)
+_PANELS = (6.8, 6.4)
 #: Verdicts under which a mark is drawn hollow.
 _OPEN = ("tie", "no interval")
 #: A difference so many times as large as the median method's leaves the scale.
@@ -40,23 +58,16 @@ _MOST_BANDS, _APART = 4, 0.06
 #: Room at the sides for the outermost of them, as a share of the width.
 _ROOM = 0.1
 
+# --- numbers -------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
     """A method's numbers along an axis, in the units of the tables; NaN where there is none.
 
-    Attributes
-    ----------
-    label : str
-    value, spread : ndarray
-        Mean over cells, and standard deviation (ddof = 0) over them, as in the table of means.
-    difference, low, high : ndarray
-        Paired difference from the baseline with its 95 % interval: models, seeds in each, draws
-        (or shifted sets) in each are resampled, as in the table of differences.
-    verdict : tuple of str
-        ``better``, ``worse``, ``tie``, ``no interval`` or ``baseline``.
-    wins : ndarray
-        Percent of cells and draws in which the method is strictly better than the baseline.
+    Mean and standard deviation (ddof = 0) over cells; the paired difference from the baseline with
+    its interval; the percent of cells and draws in which the method is strictly better; and
+    whether it is ``better``, ``worse``, a ``tie``, of ``no interval`` or the ``baseline``.
     """
 
     label: str
@@ -65,8 +76,8 @@ class Line:
     difference: FloatArray
     low: FloatArray
     high: FloatArray
-    verdict: tuple[str, ...]
     wins: FloatArray
+    verdict: tuple[str, ...]
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
@@ -84,24 +95,10 @@ class Line:
 class Curves:
     """A metric along an axis, for every method.
 
-    Attributes
-    ----------
-    metric, unit, baseline : str
-        The unit is the heading of the metric's column in the tables.
-    x : ndarray
-    names : tuple of str
-        What is written at each place.
-    lines : tuple of Line
-    models : tuple of str
-        Data sets and backbones that the numbers are of.
-    n_cells : int
-        How many these are with their seeds.
-    left_out : tuple of str
-        What was not measured everywhere, so that it is in no number here.
-    fitted : str
-        On how many samples, and how many draws of them; empty where that is not known.
-    intervals : str
-        What the intervals of the differences are.
+    ``names`` stand at the places ``x``. ``models`` are the data sets and backbones that the numbers
+    are of, ``n_cells`` counts these with their seeds; ``left_out`` was not measured everywhere, so
+    that it is in no number. ``fitted`` says on how many samples, if that is known, ``intervals``
+    what was resampled.
     """
 
     metric: str
@@ -139,13 +136,10 @@ class Curves:
         return f"{mark}: {self.intervals}." + " Of so few models they are too narrow." * few
 
 
-# --- numbers -------------------------------------------------------------------------------------
-
-
 def curves_of(
     run: Run,
     x: Iterable[float] = (),
-    names: tuple[str, ...] = (),
+    names: Iterable[str] = (),
     lines: tuple[Line, ...] = (),
     left_out: tuple[str, ...] = (),
     *,
@@ -157,7 +151,7 @@ def curves_of(
         heading_of(run.metric),
         run.study.baseline,
         np.array(list(x), dtype=float),
-        names,
+        tuple(names),
         lines,
         models_in(run),
         len(run.frame.unique("cell")),
@@ -198,59 +192,45 @@ def fitted_on(frame: Frame) -> str:
     return f"{draws} draws of {text}" if draws > 1 else f"fitted on {text}"
 
 
-def lines_of(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
-    """Return a line for each method, with a point in each part of the rows."""
-    return tuple(
-        line_of(run, label, [(rows, label) for rows in parts], wins=wins) for label in run.labels
-    )
-
-
-def line_of(
-    run: Run, name: str, points: Sequence[tuple[Frame, str]], *, wins: bool = False
-) -> Line:
-    """Measure a line as the tables do: at each point, the rows of a part and a method's label."""
-    study, metric = run.study, run.metric
-    means, gaps, won, verdicts = [], [], [], []
-    for rows, label in points:
-        means.append(number_of(rows.values(metric, label), metric))
-        rival = label != study.baseline
-        found = difference(rows, study, metric, label) if rival else None
-        gaps.append(shown(found, metric))
-        verdicts.append(verdict_on({metric: found}).partition(":")[0] if rival else BASELINE)
-        share = win_rate(rows, study, metric, label).value if rival and wins else math.nan
-        won.append(share)
-    return Line(
-        name,
-        value=_floats(mean.value for mean in means),
-        spread=_floats(mean.spread for mean in means),
-        difference=_floats(gap.value for gap in gaps),
-        low=_floats(gap.low for gap in gaps),
-        high=_floats(gap.high for gap in gaps),
-        verdict=tuple(verdicts),
-        wins=np.array(won),
-    )
-
-
-def _floats(values: Iterable[float | None]) -> FloatArray:
-    return np.array([math.nan if value is None else value for value in values])
-
-
 def mean_at(frame: Frame, metric: str, label: str) -> float:
     """Return the mean of a metric over cells in the units of the tables; NaN where it is not."""
     return number_of(frame.values(metric, label), metric).value
 
 
+def _lines(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
+    """Return a line for each method, with a point in each part of the rows."""
+    return tuple(
+        _line(run, label, [(rows, label) for rows in parts], wins=wins) for label in run.labels
+    )
+
+
+def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: bool = False) -> Line:
+    """Measure a line as the tables do: at each point, the rows of a part and a method's label."""
+    study, metric = run.study, run.metric
+    found: list[tuple[Any, ...]] = []
+    for rows, label in points:
+        mean = number_of(rows.values(metric, label), metric)
+        gap, won, verdict = Number(), math.nan, BASELINE
+        if label != study.baseline:
+            own = difference(rows, study, metric, label)
+            gap, verdict = shown(own, metric), verdict_on({metric: own}).partition(":")[0]
+            won = win_rate(rows, study, metric, label).value if wins else won
+        found.append((mean.value, mean.spread, gap.value, gap.low, gap.high, won, verdict))
+    *numbers, verdicts = zip(*found, strict=True)
+    return Line(name, *(np.array(own, dtype=float) for own in numbers), verdict=verdicts)
+
+
 # --- pictures ------------------------------------------------------------------------------------
 
 
-def looks_of(curves: Curves) -> dict[str, style.Look]:
+def _looks(curves: Curves) -> dict[str, style.Look]:
     """Return how each method is drawn: the baseline in the colour of the text."""
     others = [line.label for line in curves.lines if line.label != curves.baseline]
     looks = {curves.baseline: style.Look(style.INK, "o", "-")}
     return looks | {label: style.look(i) for i, label in enumerate(others)}
 
 
-def draw_panels(
+def _draw_panels(
     ax: Axes, curves: Curves, places: FloatArray, plot: str, *more: float
 ) -> list[Axes]:
     """Draw means and, in a panel below, differences from the baseline.
@@ -258,19 +238,17 @@ def draw_panels(
     Returns that panel, and empty ones under it of these shares of the height of the first.
     """
     gaps, *strips = _strips_under(ax, 0.75, *more)
-    draw_means(ax, curves, places, plot)
+    _draw_means(ax, curves, places, plot)
     style.dress(ax, xlabel="", ylabel=curves.unit)
-    rivals = [line for line in curves.lines if line.label != curves.baseline]
-    bars = len(rivals) > _MOST_BANDS  # bands would cover each other
+    bars = len(curves.lines) - 1 > _MOST_BANDS  # bands would cover each other
     style.caption(ax, curves.about, curves.bars_text("Bars" if bars else "Bands"))
     _name_lines(ax, curves)
-    _draw_gaps(gaps, curves, rivals, places, plot, bars=bars)
+    _draw_gaps(gaps, curves, places, plot, bars=bars)
     style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
     return [gaps, *strips]
 
 
-def draw_means(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
-    """Draw the means of every method."""
+def _draw_means(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
     for line in curves.lines:
         width = 2.2 if line.label == curves.baseline else 1.4
         _draw_line(ax, curves, line, (places, line.value), plot, linewidth=width, zorder=3)
@@ -288,18 +266,18 @@ def _draw_line(
     **how: Any,
 ) -> None:
     """Draw a method's line, and its marks, which are hollow where there is a tie."""
-    look, (x, y) = looks_of(curves)[line.label], points
+    look, (x, y) = _looks(curves)[line.label], points
     ax.plot(x, y, **look.stroke, linewidth=linewidth, zorder=zorder, **how)
     for hollow in (False, True):
         chosen = np.flatnonzero([(verdict in _OPEN) == hollow for verdict in line.verdict])
         if len(chosen):
-            tips = [tip(curves, line, i) for i in chosen.tolist()]
+            tips = [_tip(curves, line, i) for i in chosen.tolist()]
             how |= {"hollow": hollow, "markersize": 5.5, "zorder": 4, "tips": tips}
             name = f"{plot} {line.label} {'open' if hollow else ''}"
             style.marks(ax, x[chosen], y[chosen], look, name=name, **how)
 
 
-def tip(curves: Curves, line: Line, i: int) -> str:
+def _tip(curves: Curves, line: Line, i: int) -> str:
     """Say what one mark stands for, as the tables write it."""
     digits = unit_of(curves.metric).digits
     low, high, spread = (
@@ -315,15 +293,7 @@ def tip(curves: Curves, line: Line, i: int) -> str:
     return text if math.isnan(line.wins[i]) else f"{text}; wins {line.wins[i]:.0f} %"
 
 
-def _draw_gaps(
-    ax: Axes,
-    curves: Curves,
-    rivals: Sequence[Line],
-    places: FloatArray,
-    plot: str,
-    *,
-    bars: bool,
-) -> None:
+def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str, *, bars: bool) -> None:
     """Draw the differences from the baseline with their intervals, as bands or as bars.
 
     A method much further away than the others, as the uncalibrated model often is, leaves the
@@ -333,10 +303,11 @@ def _draw_gaps(
 
     ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)
     inches = style.figure_of(ax).dpi_scale_trans
+    rivals = [line for line in curves.lines if line.label != curves.baseline]
     for i, line in enumerate(rivals):
-        look = looks_of(curves)[line.label]
-        beside = _APART * (i - (len(rivals) - 1) / 2) if bars else 0.0
-        at = ax.transData + ScaledTranslation(beside, 0, inches)
+        look = _looks(curves)[line.label]
+        sideways = _APART * (i - (len(rivals) - 1) / 2) if bars else 0.0
+        at = ax.transData + ScaledTranslation(sideways, 0, inches)
         if bars:
             ax.vlines(places, line.low, line.high, color=look.color, linewidth=1.2, transform=at)
         else:
@@ -365,7 +336,7 @@ def _name_lines(ax: Axes, curves: Curves) -> None:
     """Draw the legend beside the axes: each method, and what a hollow mark means."""
     from matplotlib.lines import Line2D
 
-    looks = looks_of(curves)
+    looks = _looks(curves)
     handles = [Line2D([], [], **look._asdict()) for look in looks.values()]
     names = [f"{name} (baseline)" if name == curves.baseline else name for name in looks]
     handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
@@ -393,11 +364,273 @@ def _strips_under(ax: Axes, *shares: float) -> list[Axes]:
     return strips
 
 
-def beside(ax: Axes) -> Axes:
-    """Return axes to the right of others, which make room for them; theirs are their own."""
-    spec = ax.get_subplotspec()
-    if spec is None:  # axes that were put somewhere by hand keep their place
-        return ax.inset_axes((1.3, 0, 1, 1))
-    grid = spec.subgridspec(1, 2)
-    ax.set_subplotspec(grid[0])
-    return ax.figure.add_subplot(grid[1])
+# --- budgets -------------------------------------------------------------------------------------
+
+
+def budget_curve_data(
+    run: RunLike, *, metric: str = "ece15", baseline: str | None = None, where: Where = None
+) -> Curves:
+    """Return a metric at each budget: means, differences from the baseline, wins.
+
+    The numbers are those of the tables ``means``, ``differences`` and ``wins`` of all models
+    together, made of the cells that were measured with every method at every budget. Rows alone
+    are taken to be of the study ``budget``.
+
+    Parameters
+    ----------
+    metric : str
+        Any that was measured.
+    """
+    opened = open_run(run, "budget", metric=metric, baseline=baseline, where=where)
+    opened, left_out = measured_at_all(clean(opened), "budget")
+    budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
+    names = ["all" if n == ALL else f"{n:,}" for n in budgets]
+    lines = _lines(opened, [opened.frame.where(budget=n) for n in budgets], wins=True)
+    return curves_of(opened, budgets, names, lines, left_out)
+
+
+@draws(budget_curve_data, size=_PANELS)
+def budget_curve(ax: Axes, found: Curves) -> None:
+    """Draw a metric against the number of calibration samples, and how often each method wins.
+
+    Above: means over cells. In the middle: paired differences from the baseline with their 95 %
+    intervals. Marks are hollow where the interval holds zero, or there is none. Below: the share
+    of cells and draws in which a method is strictly better than the baseline.
+    """
+    # The whole split, whose size differs, stands one doubling to the right of the rest.
+    known = found.x[found.x != ALL]
+    places = np.where(found.x == ALL, 2 * known.max() if len(known) else 1.0, found.x)
+    _, strip = _draw_panels(ax, found, places, "budget-curve", 0.4)
+    strip.axhline(50, **style.REFERENCE)
+    for line in found.lines:
+        if BASELINE in line.verdict:
+            continue
+        look = _looks(found)[line.label]
+        tips = [
+            f"{line.label}, {name}: better than {found.baseline} in {win:.0f} % of cells and draws"
+            for name, win in zip(found.names, line.wins, strict=True)
+        ]
+        strip.plot(places, line.wins, **look.stroke, linewidth=1)
+        plot = f"budget-wins {line.label}"
+        style.marks(strip, places, line.wins, look, markersize=4, tips=tips, name=plot)
+    strip.set_ylim(-6, 106)
+    strip.set_yticks([0, 50, 100])
+    style.dress(strip, xlabel="calibration samples", ylabel="wins %")
+    ax.set_xscale("log")
+    strip.set_xticks(places, list(map(style.literal, found.names)))
+    strip.minorticks_off()
+
+
+# --- severities ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """Percent of the samples in each group of the method ``label``, by severity.
+
+    ``shares`` has a row for each severity, clean samples first if there are any, and a column for
+    each group, from the lowest scores to the highest.
+    """
+
+    label: str
+    shares: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class SeverityCurves:
+    """A metric by severity, and the groups of a grouped method if there is one."""
+
+    curves: Curves
+    occupancy: Occupancy | None
+
+
+def severity_curve_data(
+    run: RunLike, *, metric: str | None = None, baseline: str | None = None, where: Where = None
+) -> SeverityCurves:
+    """Return a metric on clean samples and at each severity, and the occupancy of groups.
+
+    Means are those of the table ``severity``, shares those of the table ``occupancy``, of all
+    models together; differences are paired by set, with models, seeds in each and sets in each
+    resampled. Only corruptions that a cell has at every severity count. Rows alone are taken to be
+    of the study ``shift``.
+    """
+    opened = one_budget(open_run(run, "shift", metric=metric, baseline=baseline, where=where))
+    rows = opened.frame.where(metric=opened.metric)
+    severities = sorted(shifted_rows(rows).unique("severity"))
+    if not severities:
+        raise InputError(f"run has no shifted sets; the study {opened.study.name} measures them")
+    opened, left_out = measured_at_all(opened, "severity")
+    # Clean samples stand at 0 where every method was measured on those of every cell.
+    rows = opened.frame.where(metric=opened.metric)
+    own = rows.where(set=CLEAN)
+    known = np.isfinite(own["value"])
+    there = set(zip(own["cell"][known], own["label"][known], strict=True))
+    if len(there) == len(rows.unique("cell")) * len(rows.unique("label")):
+        severities = [0, *severities]
+    parts = [
+        at_severity(opened.frame, s) if s else opened.frame.where(set=CLEAN) for s in severities
+    ]
+    names = [str(s) if s else CLEAN for s in severities]
+    units = ("models", "seeds", "sets")
+    curves = curves_of(opened, severities, names, _lines(opened, parts), left_out, units=units)
+    return SeverityCurves(curves, _occupancy(opened, severities))
+
+
+def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
+    """Return the groups of the study's own method, or of the first that has groups."""
+    names = models_in(run)
+    everyone = names[0] if len(names) == 1 else "all"
+    by_label: dict[str, dict[str, list[float]]] = {}
+    for _, models, label, place, *shares in occupancy(run.study, run.frame).rows:
+        if models == everyone:
+            numbers = [share.value for share in shares if isinstance(share, Number)]
+            by_label.setdefault(str(label), {})[str(place)] = numbers
+    ours = [name for name in run.study.settings.get("ours", ()) if name in by_label]
+    chosen = next(iter([*ours, *by_label]), "")
+    sets = [f"severity {s}" if s else CLEAN for s in severities]
+    if not by_label.get(chosen, {}).keys() >= set(sets):
+        return None
+    found = np.array([by_label[chosen][name] for name in sets])
+    return Occupancy(chosen, found[:, np.isfinite(found).all(axis=0)])
+
+
+@draws(severity_curve_data, size=_PANELS)
+def severity_curve(ax: Axes, found: SeverityCurves) -> None:
+    """Draw a metric against severity, and below it which groups the samples fall into.
+
+    Means, differences and hollow marks are as in :func:`~smallcal_lab.plots.budget_curve`. The
+    bars below show the groups of one method, the lightest with the lowest scores.
+    """
+    curves, groups = found.curves, found.occupancy
+    panels = _draw_panels(ax, curves, curves.x, "severity-curve", *([0.4] if groups else []))
+    if groups is not None:
+        _draw_groups(panels[-1], curves, groups)
+    panels[-1].set_xticks(curves.x, list(map(style.literal, curves.names)))
+    panels[-1].set_xlabel("severity", color=style.INK)
+
+
+def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
+    """Draw a bar for each severity, cut into groups."""
+    last = groups.shares.shape[1] - 1
+    bottom = np.zeros(len(curves.x))
+    for group, share in enumerate(groups.shares.T):
+        shade = 0.15 + 0.75 * group / max(last, 1)
+        look: dict[str, Any] = {"color": style.PALETTE[0], "alpha": shade, "linewidth": 0}
+        bars = strip.bar(curves.x, share, 0.56, bottom, **look)
+        tips = [
+            f"{groups.label}, {name}: {value:.1f} % in group {group}"
+            for name, value in zip(curves.names, share, strict=True)
+        ]
+        style.with_tips(list(bars), tips, name=f"occupancy group {group}")
+        bottom = bottom + share
+    strip.set_ylim(0, 100)
+    style.dress(strip, xlabel="", ylabel="samples %")
+    head(strip, f"groups of {groups.label}, 0 to {last}: dark is high risk")
+
+
+# --- thirds of the margin ------------------------------------------------------------------------
+
+
+def within_margin_data(
+    run: RunLike, *, metric: str | None = None, baseline: str | None = None, where: Where = None
+) -> Curves:
+    """Return a metric within thirds of the logit margin, under shift where there is one.
+
+    Means are those of the table ``within-margin`` of all models together; differences are paired
+    by set, with models, seeds in each and sets in each resampled. ``where={"set": "clean"}`` takes
+    the clean samples of a run that has both. Rows alone are taken to be of the study
+    ``within-margin``. The names of the places are low, mid and high.
+    """
+    opened = open_run(run, "within-margin", metric=metric, baseline=baseline, where=where)
+    shifted = shifted_rows(one_budget(opened).frame)
+    rows, unit, what = shifted, "sets", "shifted sets"
+    if not len(shifted):
+        rows, unit, what = opened.frame.where(set=CLEAN), "draws", "clean samples"
+    parts = [in_margin(rows, [opened.metric], tertile) for tertile in TERTILES]
+    if not all(map(len, parts)):
+        raise InputError(
+            f"run has no {opened.metric} within thirds of the margin; the study within-margin "
+            "measures them"
+        )
+    opened = replace(opened, frame=rows)
+    units = ("models", "seeds", unit)
+    found = curves_of(opened, range(3), TERTILES, _lines(opened, parts), units=units)
+    return replace(found, fitted="; ".join(filter(None, (found.fitted, what))))
+
+
+@draws(within_margin_data, size=_PANELS)
+def within_margin(ax: Axes, found: Curves) -> None:
+    """Draw a metric within thirds of the logit margin, and differences from the baseline.
+
+    Means, differences and hollow marks are as in :func:`~smallcal_lab.plots.budget_curve`.
+    """
+    panels = _draw_panels(ax, found, found.x, "within-margin")
+    panels[-1].set_xticks(found.x, list(found.names))
+    panels[-1].set_xlabel("third of the calibration split by logit margin", color=style.INK)
+
+
+# --- numbers of groups ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCurves:
+    """A metric by the number of groups, the ``x`` of ``curves``.
+
+    Their only line is of all models together; ``by_model`` has the means of each model.
+    """
+
+    curves: Curves
+    by_model: Mapping[str, FloatArray]
+
+
+def k_ablation_data(
+    run: RunLike, *, metric: str | None = None, baseline: str | None = None, where: Where = None
+) -> GroupCurves:
+    """Return a metric for each number of groups, of all models and of each.
+
+    The numbers are those of the tables ``means`` and ``differences``. Rows alone are taken to be
+    of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
+    """
+    opened = open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where)
+    opened = one_budget(clean(opened))
+    told = {entry.label: entry.options.get("n_groups") for entry in opened.study.entries}
+    numbers: dict[str, int] = {}
+    for label in opened.labels:
+        written = re.fullmatch(r"K=(\d+)", label)
+        if number := told.get(label) or (written and written.group(1)):
+            numbers[label] = int(number)
+    if not numbers:
+        there = ", ".join(opened.frame.unique("label"))
+        raise InputError(f"no label of run says a number of groups, as K=3 does; it has {there}")
+    opened, left_out = measured_at_all(opened.only(label=list(numbers)), "label")
+    labels = sorted(numbers, key=numbers.__getitem__)
+    x = [numbers[label] for label in labels]
+    line = _line(opened, "mean", [(opened.frame, label) for label in labels])
+    curves = curves_of(opened, x, [f"K={k:g}" for k in x], (line,), left_out)
+    by_model = {
+        f"{dataset} {backbone}": np.array([mean_at(rows, opened.metric, own) for own in labels])
+        for (dataset, backbone), rows in opened.frame.groups("dataset", "backbone")
+    }
+    return GroupCurves(curves, by_model)
+
+
+@draws(k_ablation_data)
+def k_ablation(ax: Axes, found: GroupCurves) -> None:
+    """Draw a metric against the number of groups: all models together, and each behind.
+
+    The band is the 95 % interval of the paired difference from the baseline (one group), put
+    around the line; marks are hollow where it holds zero.
+    """
+    curves, line = found.curves, found.curves.lines[0]
+    if len(found.by_model) > 1:
+        for values in found.by_model.values():
+            ax.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
+    ax.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
+    style.band(ax, curves.x, *line.band, style.look(0))
+    _draw_means(ax, curves, curves.x, "k-ablation")
+    style.dress(ax, xlabel="groups", ylabel=curves.unit)
+    base = f"Dashed: {curves.baseline}; hollow: tie with it."
+    style.caption(ax, curves.about, curves.bars_text("Band, of the difference"), base)
+    ax.set_xscale("log")
+    ax.set_xticks(curves.x, [f"{k:g}" for k in curves.x])
+    ax.minorticks_off()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +21,7 @@ from smallcal_lab.studies.tables.shift import shifted_rows
 
 #: Rows alone do not say which study they are of; with the study they do.
 RunLike: TypeAlias = (
-    str
-    | os.PathLike[str]
-    | Frame
-    | Outcome
-    | Mapping[str, Any]
-    | tuple[Study, Frame]
-    | tuple[Study, Outcome]
+    str | os.PathLike[str] | Frame | Outcome | Mapping[str, Any] | tuple[Study, Frame | Outcome]
 )
 #: Columns to a value or a list of values.
 Where: TypeAlias = Mapping[str, Any] | None
@@ -71,8 +66,7 @@ def open_run(
     """
     opened = open_rows(run, usual, where=where)
     frame, study = opened.frame, opened.study
-    measured = frame.measured(study.metrics)
-    chosen = metric if metric is not None else next(iter(measured), FAILED)
+    chosen = metric if metric is not None else next(iter(frame.measured(study.metrics)), FAILED)
     require_one_of("metric", chosen, frame.unique("metric"))
     labels = frame.where(metric=chosen).unique("label")
     base = name_in(labels, study.baseline if baseline is None else baseline)
@@ -81,19 +75,15 @@ def open_run(
 
 
 def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
-    """Return the rows of a run that are asked for, for a figure without metric and baseline.
-
-    ``usual`` is the study that rows are taken to be of where nothing says so.
-    """
-    study: Study | None = None
-    given: object = run
-    if isinstance(given, str | os.PathLike):
-        study, given = recorded(Path(given))
-    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Study):
-        study, given = given
-    elif isinstance(given, Mapping):
-        given = _frame_of(given)
+    """Return the rows of a run that are asked for, for a figure without metric and baseline."""
+    study, given = None, run
+    if isinstance(run, str | os.PathLike):
+        study, given = recorded(Path(run))
+    elif isinstance(run, tuple) and len(run) == 2 and isinstance(run[0], Study):
+        study, given = run
     frame = given.frame if isinstance(given, Outcome) else given
+    if isinstance(frame, Mapping):
+        frame = _frame_of(frame)
     if not isinstance(frame, Frame):
         raise InputError(
             "run must be a run's folder, its rows (outcome.frame), columns by name, or "
@@ -134,13 +124,12 @@ def _chosen(frame: Frame, where: Mapping[str, Any]) -> Frame:
     return kept
 
 
-def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
+def require_one_of(what: str, name: object, there: Iterable[object]) -> None:
     """Raise unless a name is among those that were measured."""
     names = list(there)
     if name not in names:
-        raise InputError(
-            f"{what} {name!r} was not measured in this run; it has {', '.join(names) or 'nothing'}"
-        )
+        known = ", ".join(map(str, names)) or "nothing"
+        raise InputError(f"{what} '{name}' was not measured in this run; it has {known}")
 
 
 def name_in(labels: Collection[str], name: str) -> str:
@@ -182,30 +171,23 @@ def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
     and fall with who is in them. So of budgets, cells are kept that have all methods at all
     budgets; of severities, the corruptions of a cell that have all methods at all severities.
     """
-    rows = run.frame.where(metric=run.metric)
-    unit: tuple[str, ...] = ("cell",)
+    rows, unit = run.frame.where(metric=run.metric), ["cell"]
     if along == "severity":
-        rows, unit = shifted_rows(rows), ("cell", "set")
-    points = {
-        (place, label)
-        for place in rows.unique(along)
-        for label in rows.unique("label")
-        if along != "label" or place == label
-    }
-    seen: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    columns = (*unit, along, "label", "value")
-    for *key, place, label, value in zip(*(rows[c].tolist() for c in columns), strict=True):
-        seen.setdefault(tuple(key), set()).update([(place, label)] if np.isfinite(value) else ())
-    full = {key for key, there in seen.items() if there == points}
+        rows, unit = shifted_rows(rows), ["cell", "set"]
+    axes = list(dict.fromkeys([along, "label"]))
+    points = math.prod(len(rows.unique(axis)) for axis in axes)
+    finite = rows.data[np.isfinite(rows["value"])]
+    found = finite.drop_duplicates([*unit, *axes]).value_counts(unit)
+    full = set(found.index[found == points])
     if not full:
         raise InputError(
             f"nothing was measured with every method at every {along}: choose fewer of them, for "
             "instance where={'label': [...]}"
         )
-    left_out = tuple(" ".join(map(str, key)) for key in seen if key not in full)
+    keys = dict.fromkeys(rows.data[unit].itertuples(index=False, name=None))
+    left_out = tuple(" ".join(key) for key in keys if key not in full)
     if along == "severity":
         full |= {(cell, CLEAN) for cell, _ in full}
-    keys = zip(*(run.frame[name].tolist() for name in unit), strict=True)
-    keep = np.array([key in full for key in keys], dtype=bool)
-    kept = Frame({name: column[keep] for name, column in run.frame.columns.items()})
-    return replace(run, frame=kept), left_out
+    data = run.frame.data
+    keep = [key in full for key in data[unit].itertuples(index=False, name=None)]
+    return replace(run, frame=Frame(data[keep])), left_out

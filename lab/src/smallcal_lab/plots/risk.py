@@ -1,10 +1,14 @@
-"""Plots of the risk score: how it is spread, what it adds to the confidence, what groups keep."""
+"""Plots of the risk score: how it is spread, what it adds to the confidence, what groups keep.
+
+``risk_flow`` shows where samples go under shift.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +17,24 @@ from smallcal.errors import InputError
 from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.twins import draws
-from smallcal_lab.plots.curves import beside, head, mean_at, subject
-from smallcal_lab.plots.given import Run, RunLike, Where, clean, label_with, one_budget, open_rows
+from smallcal_lab.plots.curves import head, mean_at, subject
+from smallcal_lab.plots.given import (
+    Run,
+    RunLike,
+    Where,
+    clean,
+    label_with,
+    one_budget,
+    open_rows,
+    require_one_of,
+)
+from smallcal_lab.studies.frame import CLEAN
 from smallcal_lab.studies.probes import CONFIDENCE_BINS, N_PARTS
 from smallcal_lab.studies.tables.groups import numbered
+from smallcal_lab.studies.tables.shift import at_severity, shifted_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Of a figure with two panels beside each other, in inches.
 _WIDE = (8.6, 4.2)
@@ -30,21 +48,24 @@ def _means(run: Run, metrics: Iterable[str], label: str) -> FloatArray:
     return np.array([mean_at(run.frame, metric, label) for metric in metrics])
 
 
+def _beside(ax: Axes) -> Axes:
+    """Return axes to the right of others, which make room for them; theirs are their own."""
+    spec = ax.get_subplotspec()
+    if spec is None:  # axes that were put somewhere by hand keep their place
+        return ax.inset_axes((1.3, 0, 1, 1))
+    grid = spec.subgridspec(1, 2)
+    ax.set_subplotspec(grid[0])
+    return ax.figure.add_subplot(grid[1])
+
+
 # --- how the risk is spread ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class RiskDensity:
-    """Shares of right and of wrong predictions in bins of risk, in percent.
+    """Percent of the ``right`` and of the ``wrong`` predictions in bins of risk, by method.
 
-    Attributes
-    ----------
-    edges : ndarray of shape (bins + 1,)
-    shares : dict of str to dict of str to ndarray of shape (bins,)
-        By method, then ``right`` and ``wrong``; means over cells, each adds up to 100.
-    auroc : dict of str to float
-        Of ranking errors by the risk, in percent, by method.
-    about : str
+    Means over cells. ``auroc`` is that of ranking errors by the risk, in percent.
     """
 
     edges: FloatArray
@@ -77,11 +98,10 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
 
 
 @draws(risk_density_data)
-def risk_density(ax: style.Axes, found: RiskDensity) -> None:
+def risk_density(ax: Axes, found: RiskDensity) -> None:
     """Draw the share of right and of wrong predictions in each bin of the out-of-fold risk.
 
-    On a scale of logarithms, because most right predictions have very little risk. Rows alone are
-    taken to be of the study ``risk-score``.
+    On a scale of logarithms, because most right predictions have very little risk.
     """
     low, high = found.edges[:-1], found.edges[1:]
     for dash, (label, both) in enumerate(found.shares.items()):
@@ -90,21 +110,15 @@ def risk_density(ax: style.Axes, found: RiskDensity) -> None:
             name = f"{label}, {outcome}" if len(found.shares) > 1 else outcome
             if outcome == "wrong" and np.isfinite(found.auroc[label]):
                 name += f" (AUROC {found.auroc[label]:.1f} %)"
-            ax.step(
-                (low + high) / 2,
-                np.where(some, share, np.nan),
-                where="mid",
-                color=look.color,
-                linestyle=style.DASHES[dash % len(style.DASHES)],
-                linewidth=1.4,
-                label=style.literal(name),
-            )
+            how: dict[str, Any] = {"linewidth": 1.4, "label": style.literal(name)}
+            how |= {"color": look.color, "linestyle": style.DASHES[dash % len(style.DASHES)]}
+            ax.step((low + high) / 2, np.where(some, share, np.nan), where="mid", **how)
             tips = [
                 f"{label}, risk {a:.3f} to {b:.3f}: {written(value)} % of the {outcome} predictions"
                 for a, b, value in zip(low[some], high[some], share[some], strict=True)
             ]
-            how: dict[str, Any] = {"markersize": 3, "name": f"risk-density {label} {outcome}"}
-            style.marks(ax, ((low + high) / 2)[some], share[some], look, tips=tips, **how)
+            how = {"markersize": 3, "tips": tips, "name": f"risk-density {label} {outcome}"}
+            style.marks(ax, ((low + high) / 2)[some], share[some], look, **how)
     ax.set_yscale("log")
     ax.set_xlim(0, 1)
     style.dress(ax, xlabel="risk", ylabel="share of predictions in a bin (%)")
@@ -119,19 +133,9 @@ def risk_density(ax: style.Axes, found: RiskDensity) -> None:
 class RiskConfidence:
     """The risk of samples in tenths by confidence, and errors in tenths by either, in percent.
 
-    Attributes
-    ----------
-    label : str
-        The method whose risk it is.
-    confidence : ndarray of shape (10,)
-        Mean raw confidence of each tenth, the most confident first.
-    low, middle, high : ndarray of shape (10,)
-        Quartiles of the out-of-fold risk there.
-    errors : dict of str to ndarray of shape (10,)
-        Error rate in tenths by ``risk`` and by ``confidence``, the safest first.
-    auroc : dict of str to float
-        Of ranking errors by either.
-    about : str
+    Mean raw confidence of each tenth, the most confident first; quartiles of the out-of-fold risk
+    of the method ``label`` there; error rates in tenths by ``risk`` and by ``confidence``, the
+    safest first, and the AUROC of ranking errors by either.
     """
 
     label: str
@@ -147,10 +151,10 @@ class RiskConfidence:
 def risk_confidence_data(
     run: RunLike, *, method: str | None = None, where: Where = None
 ) -> RiskConfidence:
-    """Return the risk by confidence, and the errors by risk and by confidence.
+    """Return the risk by confidence, and the errors by risk and by confidence: means over cells.
 
-    Means over cells. Rows alone are taken to be of the study ``risk-score``, which measures them on
-    the calibration split.
+    Rows alone are taken to be of the study ``risk-score``, which measures them on the calibration
+    split.
 
     Parameters
     ----------
@@ -167,9 +171,7 @@ def risk_confidence_data(
     return RiskConfidence(
         label,
         100 * tenths("confidence_by_confidence"),
-        tenths("risk_low_by_confidence"),
-        tenths("risk_middle_by_confidence"),
-        tenths("risk_high_by_confidence"),
+        *(tenths(f"risk_{part}_by_confidence") for part in ("low", "middle", "high")),
         errors={name: tenths(f"error_by_{name}") for name in signals},
         auroc={name: mean_at(opened.frame, f"auroc_{name}", label) for name in signals},
         about=subject(opened, f"risk of {label} out of fold"),
@@ -177,15 +179,14 @@ def risk_confidence_data(
 
 
 @draws(risk_confidence_data, size=_WIDE)
-def risk_confidence(ax: style.Axes, found: RiskConfidence) -> None:
+def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     """Draw the risk against the confidence, and beside it the errors in tenths by either.
 
     Left, the median risk in tenths of equally many samples by raw confidence, with quartiles; on
     the dashed line the risk is one minus the confidence. Right, the share of errors in tenths by
-    risk and by confidence: whose rises more steeply ranks errors better. Rows alone are taken to
-    be of the study ``risk-score``.
+    risk and by confidence: whose rises more steeply ranks errors better.
     """
-    right = beside(ax)
+    right = _beside(ax)
     look, known = style.look(0), np.isfinite(found.middle)
     parts = (found.confidence, found.low, found.middle, found.high)
     x, low, middle, high = (values[known] for values in parts)
@@ -222,16 +223,11 @@ def risk_confidence(ax: style.Axes, found: RiskConfidence) -> None:
 
 @dataclass(frozen=True, eq=False)
 class GroupGaps:
-    """Groups of one method on the test split, in percent.
+    """Groups of the method ``label`` on the test split, in percent.
 
-    Attributes
-    ----------
-    label : str
-    temperature, gap_at_one, gap : ndarray of shape (groups,)
-        Confidence minus accuracy at one temperature for all, and at the group's own.
-    confidence, accuracy, share : ndarray of shape (groups, bins)
-        In bins of the confidence that one temperature gives; NaN where a group has no samples.
-    about : str
+    By group: its temperature, and confidence minus accuracy at one temperature for all and at its
+    own. By group and bin of the confidence that one temperature gives: confidence, accuracy and
+    share of the samples, NaN where there are none.
     """
 
     label: str
@@ -268,26 +264,24 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
 
     return GroupGaps(
         label,
-        by_group("temperature"),
-        by_group("gap_one_group"),
-        by_group("gap_group"),
-        100 * by_bin("confidence"),
-        by_bin("accuracy"),
-        by_bin("share_of"),
-        subject(opened, f"groups of {label}"),
+        *map(by_group, ("temperature", "gap_one_group", "gap_group")),
+        confidence=100 * by_bin("confidence"),
+        accuracy=by_bin("accuracy"),
+        share=by_bin("share_of"),
+        about=subject(opened, f"groups of {label}"),
     )
 
 
 @draws(group_gaps_data, size=_WIDE)
-def group_gaps(ax: style.Axes, found: GroupGaps) -> None:
+def group_gaps(ax: Axes, found: GroupGaps) -> None:
     """Draw the accuracy of groups at equal confidence, and beside it their gaps.
 
     Left, group by group, how accurate predictions of the same confidence are, where the
     confidence is that of one temperature for all: if that were enough, groups would not differ
     where they meet. Right, confidence minus accuracy in each group, at one temperature and at the
-    group's own. Rows alone are taken to be of the study ``risk-score``.
+    group's own.
     """
-    right = beside(ax)
+    right = _beside(ax)
     ax.plot([0, 100], [0, 100], **style.REFERENCE)
     groups = range(len(found.temperature))
     for group in groups:
@@ -320,3 +314,112 @@ def group_gaps(ax: style.Axes, found: GroupGaps) -> None:
     style.dress(right, xlabel="group, lowest risk first", ylabel="confidence - accuracy (points)")
     head(right, "what is left in each group")
     style.legend(right)
+
+
+# --- who moves where -----------------------------------------------------------------------------
+
+#: Half of the width of the bars at both sides; the ribbons span what is between them.
+_BAR = 0.06
+#: Empty room between two groups, in percent of the samples.
+_GAP = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class RiskFlow:
+    """Percent of all samples that move from a group of the clean set to one of a shifted set.
+
+    ``shares`` has a row for each group of the method ``label`` on the clean set, a column for each
+    at the severity. ``mean_risk`` is that on both; NaN where a method has no risk.
+    """
+
+    label: str
+    severity: int
+    shares: FloatArray
+    mean_risk: tuple[float, float]
+    about: str
+
+
+def risk_flow_data(
+    run: RunLike, *, severity: int | None = None, method: str | None = None, where: Where = None
+) -> RiskFlow:
+    """Return how samples move between groups, of paired sets of one severity.
+
+    The numbers are those of the table ``flow`` of all models together. Rows alone are taken to be
+    of the study ``risk-flow``.
+
+    Parameters
+    ----------
+    severity : int, optional
+        The highest unless it is given.
+    method : str, optional
+        Whose groups; the study's first unless it is given.
+    """
+    opened = one_budget(open_rows(run, "risk-flow", where=where))
+    flows = [metric for metric in opened.frame.unique("metric") if metric.startswith("flow_")]
+    rows = shifted_rows(opened.frame.where(metric=flows))
+    if not len(rows):
+        raise InputError(
+            "run has no shifted set that is paired with the clean one; the study risk-flow "
+            "measures how samples move between them"
+        )
+    there = rows.unique("label")
+    label = method if method is not None else there[0]
+    require_one_of("the flow of", label, there)
+    severities = sorted(rows.unique("severity"))
+    chosen = severities[-1] if severity is None else severity
+    require_one_of("severity", chosen, severities)
+    # Of the same cells at both ends: not every one need have this severity.
+    both = opened.only(cell=rows.where(label=label, severity=chosen).unique("cell"))
+    own = at_severity(both.frame.where(label=label), chosen)
+    groups = numbered(own, r"flow_(\d+)_to_\d+")
+    shares = [[mean_at(own, f"flow_{i}_to_{j}", label) for j in groups] for i in groups]
+    before, after = (
+        mean_at(some, "mean_risk", label) for some in (both.frame.where(set=CLEAN), own)
+    )
+    text = subject(both, f"groups of {label}")
+    return RiskFlow(label, chosen, np.array(shares), (before, after), text)
+
+
+@draws(risk_flow_data)
+def risk_flow(ax: Axes, found: RiskFlow) -> None:
+    """Draw how samples move from the groups of the clean set to those of a shifted one.
+
+    The bars at both sides are the groups, the darkest with the highest scores; a ribbon is as
+    wide as the share of samples that it stands for. It needs sets whose rows are the clean
+    samples in the same order, which nobody has in use.
+    """
+    shade = 0.2 + 0.7 * np.linspace(0, 1, len(found.shares))
+    sides = (found.shares.sum(axis=1), found.shares.sum(axis=0))
+    bottoms = [np.concatenate([[0.0], np.cumsum(side + _GAP)[:-1]]) for side in sides]
+    names = (CLEAN, f"severity {found.severity}")
+    for place, (name, side, bottom) in enumerate(zip(names, sides, bottoms, strict=True)):
+        beside, align = (place + 0.1, "left") if place else (place - 0.1, "right")
+        for group, share in enumerate(side):
+            bar = ax.bar([place], [share], 2 * _BAR, [bottom[group]], color=style.PALETTE[0])
+            bar[0].set(alpha=shade[group], linewidth=0)
+            tip = f"{name}: {written(share, 1)} % in group {group}"
+            style.with_tips(list(bar), [tip], name=f"risk-flow {name} group {group}")
+            text = style.literal(f"group {group}\n{share:.0f} %")
+            look: dict[str, Any] = {"va": "center", "fontsize": style.SMALL, "color": style.INK}
+            ax.annotate(text, (beside, bottom[group] + share / 2), ha=align, **look)
+    step = np.linspace(0, 1, 40)
+    x, rise = _BAR + (1 - 2 * _BAR) * step, step**2 * (3 - 2 * step)
+    left, right = (bottom.copy() for bottom in bottoms)
+    for i, j in zip(*np.nonzero(found.shares > 0), strict=True):
+        share = float(found.shares[i, j])
+        low = left[i] + (right[j] - left[i]) * rise
+        look = {"color": style.PALETTE[0], "alpha": 0.6 * shade[i], "linewidth": 0}
+        ribbon = ax.fill_between(x, low, low + share, **look)
+        tip = f"from group {i} to group {j}: {written(share, 1)} % of the samples"
+        style.with_tips(ribbon, [tip], name=f"risk-flow {i} {j}")
+        left[i] += share
+        right[j] += share
+    ax.set_xlim(-0.35, 1.35)
+    style.dress(ax, xlabel="", ylabel="")
+    risks = ["" if math.isnan(risk) else f"\nmean risk {risk:.3f}" for risk in found.mean_risk]
+    under = [style.literal(name + risk) for name, risk in zip(names, risks, strict=True)]
+    ax.set_xticks([0, 1], under)
+    ax.set_yticks([])
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    style.caption(ax, f"{found.about}; dark: highest scores")

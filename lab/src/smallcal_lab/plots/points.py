@@ -1,0 +1,320 @@
+"""Plots of points: gains under each corruption, temperatures of groups, rows of differences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smallcal.advice.refits import Spread
+from smallcal.data.predictions import FloatArray
+from smallcal.errors import InputError, choose
+from smallcal.metrics.units import written
+from smallcal.plots import style
+from smallcal.plots.twins import documented, draws
+from smallcal_lab.plots.curves import fitted_on, models_in, subject
+from smallcal_lab.plots.given import (
+    RunLike,
+    Where,
+    clean,
+    name_in,
+    one_budget,
+    open_rows,
+    open_run,
+    require_one_of,
+)
+from smallcal_lab.studies.catalogue import study_named
+from smallcal_lab.studies.frame import CLEAN, Frame
+from smallcal_lab.studies.tables.clean import LEVEL, difference, is_bare
+from smallcal_lab.studies.tables.groups import numbered
+from smallcal_lab.studies.tables.shift import (
+    SIGNED,
+    gap_heading,
+    heterogeneity,
+    rank_interval,
+    rank_words,
+)
+from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: What gains may be drawn against, and its name in words.
+AGAINST = {"error": "error", "raw_gap": "gap", "baseline_gap": "gap"}
+#: Names are written beside the points of a single model with no more corruptions than these.
+_MOST_NAMES = 20
+#: The most models that get a mark and a line in the legend each.
+_MOST_MODELS = 8
+
+
+@documented
+def difference_rows(
+    run: RunLike, *, metric: str | None = None, baseline: str | None = None, where: Where = None
+) -> list[dict[str, Any]]:
+    """Return paired differences from the baseline as rows for :func:`smallcal.plots.forest`.
+
+    They are those of the table ``differences``, in its units; labels name the budget where there
+    are several. A difference of a single fit has no interval and is left out. Rows alone are taken
+    to be of the study ``clean``.
+
+    Returns
+    -------
+    list of dict
+        With ``label``, ``value``, ``low`` and ``high``.
+
+    Examples
+    --------
+    >>> columns = {"cell": list("aabb"), "dataset": list("aabb"), "backbone": ["mlp"] * 4,
+    ...            "label": ["tva-ts", "none"] * 2, "metric": ["ece15"] * 4,
+    ...            "value": [0.02, 0.05, 0.01, 0.06]}
+    >>> [(row["label"], round(row["value"], 2)) for row in difference_rows(columns)]
+    [('none', 4.0)]
+    """
+    opened = open_run(run, "clean", metric=metric, baseline=baseline, where=where)
+    rows = opened.frame.where(set=CLEAN, metric=opened.metric)
+    several = len(rows.unique("budget")) > 1
+    scale = unit_of(opened.metric).scale
+    found = []
+    for _, part in rows.groups("budget"):
+        for label in part.unique("label"):
+            gap = difference(part, opened.study, opened.metric, label)
+            if label == opened.study.baseline or gap is None or is_bare(gap):
+                continue
+            numbers = {"value": gap.point, "low": gap.low, "high": gap.high}
+            name = f"{label}, {part.samples} samples" if several else label
+            found.append({"label": name, **{key: scale * one for key, one in numbers.items()}})
+    return found
+
+
+# --- gains under each corruption -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGain:
+    """The corruptions of one model, in order of the raw error.
+
+    ``gain`` is positive where the method is better than the baseline, ``rank`` Spearman's
+    correlation of it with ``x``, with its 95 % interval, and ``slope`` and ``intercept`` are those
+    of the median line of Theil and Sen; NaN where they do not exist.
+    """
+
+    model: str
+    corruptions: tuple[str, ...]
+    x: FloatArray
+    gain: FloatArray
+    rank: tuple[float, float, float]
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptionGains:
+    """What a method gains over the baseline, corruption by corruption, model by model.
+
+    ``against`` says what ``x`` of the models is, ``what`` and ``axis`` how that is called.
+    """
+
+    metric: str
+    method: str
+    baseline: str
+    raw: str
+    models: tuple[ModelGain, ...]
+    about: str
+    against: str
+    what: str
+    axis: str
+
+
+def corruption_gain_data(
+    run: RunLike,
+    *,
+    metric: str | None = None,
+    method: str | None = None,
+    baseline: str | None = None,
+    against: str = "error",
+    where: Where = None,
+) -> CorruptionGains:
+    """Return the gain of a method under each corruption and what it is drawn against.
+
+    The numbers are those of the table ``heterogeneity``: means over severities, draws and seeds.
+    Rows alone are taken to be of the study ``heterogeneity``.
+
+    Parameters
+    ----------
+    against : {"error", "raw_gap", "baseline_gap"}
+        The uncalibrated model's error, as the paper has it; or the signed gap, mean confidence
+        minus accuracy, of the uncalibrated model or of the baseline.
+    method : str, optional
+        Whose gain it is; the study's own unless it is given.
+    baseline : str, optional
+        Over whom; the study's own unless it is given.
+    """
+    if against not in AGAINST:
+        raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
+    usual = study_named("heterogeneity")
+    opened = open_run(run, usual.name, metric=metric, baseline=baseline, where=where)
+    study, labels = one_budget(opened).study, opened.labels
+    # Studies of shifts do not say whose gain it is.
+    settings = {**usual.settings, **study.settings, "rivals": (study.baseline,)}
+    if method is not None:
+        settings["gain_of"] = name_in(labels, method)
+    ours, raw = settings["gain_of"], settings["raw"]
+    require_one_of("method", ours, labels)
+    require_one_of("the uncalibrated model", raw, labels)
+    table = heterogeneity(replace(study, settings=settings), opened.frame)
+    if not table.rows:
+        raise InputError("run has no shifted sets; the study heterogeneity measures them")
+    heading = heading_of(opened.metric)
+    what, axis = f"{raw} {heading}", f"{raw}: {heading}"
+    if against != "error":
+        what = gap_heading(raw if against == "raw_gap" else study.baseline)
+        axis = f"{what}: mean confidence minus accuracy, points"
+    if what not in table.header:
+        raise InputError(f"run has no {SIGNED} of {what.removeprefix('gap of ')}: measure it there")
+    places = map(table.header.index, ("models", "corruption", what, f"gain over {study.baseline}"))
+    points: dict[str, list[tuple[str, float, float]]] = {}
+    for model, kind, x, gain in zip(*([row[i] for row in table.rows] for i in places), strict=True):
+        if isinstance(x, Number) and isinstance(gain, Number):
+            points.setdefault(str(model), []).append((str(kind), x.value, gain.value))
+    models = tuple(_model_gain(model, *zip(*own, strict=True)) for model, own in points.items())
+    n = f"{len(models)} model{'s' if len(models) > 1 else ''}"
+    about = "; ".join(filter(None, [n, fitted_on(opened.frame)]))
+    return CorruptionGains(
+        opened.metric, ours, study.baseline, raw, models, about, against, what, axis
+    )
+
+
+def _model_gain(
+    model: str, kinds: tuple[str, ...], across: tuple[float, ...], gains: tuple[float, ...]
+) -> ModelGain:
+    from scipy.stats import theilslopes
+
+    x, gain = np.array(across), np.array(gains)
+    slope, intercept = math.nan, math.nan
+    if len(x) > 2 and np.ptp(x) > 0:
+        slope, intercept, *_ = map(float, theilslopes(gain, x))
+    return ModelGain(model, kinds, x, gain, rank_interval(gain, x), slope, intercept)
+
+
+@draws(corruption_gain_data)
+def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
+    """Draw the gain of a method under each corruption against how wrong or how sure others are.
+
+    Against the uncalibrated model's error a correlation says as much about that model as about
+    the method: its sign turns with the side on which that model errs. A signed gap has a side.
+
+    Points above the dashed line favour the method. The legend has Spearman's rank correlation of
+    each model with its 95 % interval; the line through the points is that of Theil and Sen. With
+    many models all points look the same, and the title has the median correlation.
+    """
+    ax.axhline(0, **style.REFERENCE)
+    few = len(found.models) <= _MOST_MODELS
+    for i, model in enumerate(found.models):
+        look, signed = style.look(i if few else 0), found.against != "error"
+        tips = [
+            f"{model.model}, {kind}: {found.what} {written(x, signed=signed)}, gain "
+            f"{written(gain, signed=True)}"
+            for kind, x, gain in zip(model.corruptions, model.x, model.gain, strict=True)
+        ]
+        label = style.literal(f"{model.model}: {rank_words(*model.rank)}") if few else None
+        how: dict[str, Any] = {"label": label, "zorder": 3}
+        name = f"corruption-gain {model.model}"
+        style.marks(ax, model.x, model.gain, look, tips=tips, name=name, **how)
+        if few and math.isfinite(model.slope):
+            ends = np.array([model.x.min(), model.x.max()])
+            line = model.intercept + model.slope * ends
+            ax.plot(ends, line, **look.stroke, linewidth=1, zorder=2)
+    if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
+        (model,) = found.models
+        near: dict[str, Any] = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7}
+        for kind, x, y in zip(model.corruptions, model.x, model.gain, strict=True):
+            ax.annotate(style.literal(kind.replace("_", " ")), (x, y), color=style.GREY, **near)
+    style.dress(ax, xlabel=found.axis, ylabel=f"gain of {found.method} over {found.baseline}")
+    if not few:
+        text, known = found.about, [m.rank[0] for m in found.models if math.isfinite(m.rank[0])]
+        if known:
+            low, middle, high = np.quantile(known, [0, 0.5, 1])
+            text += f"; rank correlations {low:+.2f} to {high:+.2f}, median {middle:+.2f}"
+        style.caption(ax, text)
+    ranks = f"rank correlation of gain and {AGAINST[found.against]} [{100 * LEVEL:g} % interval]"
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0.0}
+    title = {"title": style.literal(f"{found.about}\n{ranks}"), "title_fontsize": style.SMALL}
+    style.legend(ax, **place, **title, alignment="left")
+
+
+# --- temperatures --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTemperatures:
+    """Median and quartiles over fits of the temperatures of groups, (groups, 3), by entry.
+
+    Lowest scores first. Where they are ``relative``, they are divided by what one temperature for
+    all would be in each fit; ``pooled`` is the median of that one, or 1.
+    """
+
+    temperatures: dict[str, FloatArray]
+    relative: bool
+    pooled: float
+    about: str
+
+
+def group_temperatures_data(run: RunLike, *, where: Where = None) -> GroupTemperatures:
+    """Return the temperatures of every entry's groups: median and quartiles over fits.
+
+    Those of several models are divided by what one temperature for all would be in each fit. Rows
+    alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` have
+    temperatures too.
+    """
+    opened = one_budget(clean(open_rows(run, "k-ablation-nll", where=where)))
+    relative = len(models_in(opened)) > 1
+    found, pooled = {}, list[float]()
+    for label in opened.frame.unique("label"):
+        rows = opened.frame.where(label=label)
+        one = _by_fit(rows, "pooled_temperature")
+        pooled += one.values()
+        groups = [_by_fit(rows, f"temperature{g}") for g in numbered(rows, r"temperature(\d+)")]
+        if relative:
+            groups = [{fit: t / one[fit] for fit, t in g.items() if fit in one} for g in groups]
+        spreads = [Spread.of(math.nan, list(group.values())) for group in groups if group]
+        if spreads:
+            found[str(label)] = np.array([[s.median, s.low, s.high] for s in spreads])
+    if not found:
+        raise InputError("run has no temperatures of groups; the study k-ablation-nll keeps them")
+    middle = 1.0 if relative else float(np.median(pooled)) if pooled else math.nan
+    return GroupTemperatures(found, relative, middle, subject(opened, "bars: quartiles of fits"))
+
+
+def _by_fit(rows: Frame, metric: str) -> dict[tuple[str, int], float]:
+    """Return a number of each fit, where it is one."""
+    some = rows.where(metric=metric)
+    columns = (some[name].tolist() for name in ("cell", "draw", "value"))
+    return {(cell, draw): v for cell, draw, v in zip(*columns, strict=True) if math.isfinite(v)}
+
+
+@draws(group_temperatures_data)
+def group_temperatures(ax: Axes, found: GroupTemperatures) -> None:
+    """Draw the temperatures of every entry's groups, the lowest scores at the left of each.
+
+    Marks are medians over fits, bars their quartiles; the dashed line is one temperature for all.
+    Those of several models are divided by it.
+    """
+    if math.isfinite(found.pooled):
+        ax.axhline(found.pooled, **style.REFERENCE)
+    look = style.look(0)
+    for place, (label, temperatures) in enumerate(found.temperatures.items()):
+        n = len(temperatures)
+        x = place + (np.linspace(-0.3, 0.3, n) if n > 1 else np.zeros(1))
+        middle, low, high = temperatures.T
+        ax.vlines(x, low, high, color=look.color, linewidth=1.4)
+        ax.plot(x, middle, color=style.FAINT, linewidth=1, zorder=1)
+        tips = [
+            f"{label}, group {group}: {t:.3f} ({a:.3f} to {b:.3f})"
+            for group, (t, a, b) in enumerate(temperatures)
+        ]
+        style.marks(ax, x, middle, look, tips=tips, name=f"group-temperatures {label}")
+    ax.set_xticks(range(len(found.temperatures)), list(map(style.literal, found.temperatures)))
+    style.dress(ax, xlabel="", ylabel="temperature" + " over that of all" * found.relative)
+    style.caption(ax, found.about)
