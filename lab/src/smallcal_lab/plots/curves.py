@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,8 @@ from smallcal_lab.studies.tables.clean import (
     verdict_on,
     win_rate,
 )
-from smallcal_lab.studies.tables.groups import in_margin
-from smallcal_lab.studies.tables.shift import at_severity, occupancy, shifted_rows
+from smallcal_lab.studies.tables.groups import in_margin, numbered
+from smallcal_lab.studies.tables.shift import at_severity, shifted_rows
 from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
 
 if TYPE_CHECKING:
@@ -47,27 +47,21 @@ if TYPE_CHECKING:
 
 #: What is said of the method that the others are compared with.
 BASELINE = "baseline"
-#: The size of a figure with panels, in inches.
-_PANELS = (6.8, 6.4)
-#: Verdicts under which a mark is drawn hollow.
-_OPEN = ("tie", "no interval")
+#: The size of a figure with panels, in inches, and room at their sides, as a share of the width.
+_PANELS, _ROOM = (6.8, 6.4), 0.1
 #: A difference so many times as large as the median method's leaves the scale.
 _FAR = 4.0
 #: Intervals of more methods than these are bars side by side, so many inches apart.
 _MOST_BANDS, _APART = 4, 0.06
-#: Room at the sides for the outermost of them, as a share of the width.
-_ROOM = 0.1
-
-# --- numbers -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
     """A method's numbers along an axis, in the units of the tables; NaN where there is none.
 
-    Mean and standard deviation (ddof = 0) over cells; the paired difference from the baseline with
-    its interval; the percent of cells and draws in which the method is strictly better; and
-    whether it is ``better``, ``worse``, a ``tie``, of ``no interval`` or the ``baseline``.
+    Mean and standard deviation (ddof = 0) over cells; paired difference from the baseline with its
+    interval; percent of cells and draws in which the method is strictly better; ``better``,
+    ``worse``, ``tie``, ``no interval`` or ``baseline``.
     """
 
     label: str
@@ -116,6 +110,17 @@ class Curves:
     def line(self, label: str) -> Line:
         """Return a method's line."""
         return next(line for line in self.lines if line.label == label)
+
+    @property
+    def rivals(self) -> list[Line]:
+        """The lines of all but the baseline."""
+        return [line for line in self.lines if line.label != self.baseline]
+
+    @property
+    def looks(self) -> dict[str, style.Look]:
+        """How each method is drawn: the baseline in the colour of the text."""
+        looks = {self.baseline: style.Look(style.INK, "o", "-")}
+        return looks | {line.label: style.look(i) for i, line in enumerate(self.rivals)}
 
     @property
     def about(self) -> str:
@@ -200,7 +205,7 @@ def mean_at(frame: Frame, metric: str, label: str) -> float:
 def _lines(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
     """Return a line for each method, with a point in each part of the rows."""
     return tuple(
-        _line(run, label, [(rows, label) for rows in parts], wins=wins) for label in run.labels
+        _line(run, label, [(part, label) for part in parts], wins=wins) for label in run.labels
     )
 
 
@@ -220,16 +225,6 @@ def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: boo
     return Line(name, *(np.array(own, dtype=float) for own in numbers), verdict=verdicts)
 
 
-# --- pictures ------------------------------------------------------------------------------------
-
-
-def _looks(curves: Curves) -> dict[str, style.Look]:
-    """Return how each method is drawn: the baseline in the colour of the text."""
-    others = [line.label for line in curves.lines if line.label != curves.baseline]
-    looks = {curves.baseline: style.Look(style.INK, "o", "-")}
-    return looks | {label: style.look(i) for i, label in enumerate(others)}
-
-
 def _draw_panels(
     ax: Axes, curves: Curves, places: FloatArray, plot: str, *more: float
 ) -> list[Axes]:
@@ -238,9 +233,10 @@ def _draw_panels(
     Returns that panel, and empty ones under it of these shares of the height of the first.
     """
     gaps, *strips = _strips_under(ax, 0.75, *more)
-    _draw_means(ax, curves, places, plot)
+    for line in curves.lines:
+        _draw_line(ax, curves, line, places, line.value, plot)
     style.dress(ax, xlabel="", ylabel=curves.unit)
-    bars = len(curves.lines) - 1 > _MOST_BANDS  # bands would cover each other
+    bars = len(curves.rivals) > _MOST_BANDS  # bands would cover each other
     style.caption(ax, curves.about, curves.bars_text("Bars" if bars else "Bands"))
     _name_lines(ax, curves)
     _draw_gaps(gaps, curves, places, plot, bars=bars)
@@ -248,48 +244,34 @@ def _draw_panels(
     return [gaps, *strips]
 
 
-def _draw_means(ax: Axes, curves: Curves, places: FloatArray, plot: str) -> None:
-    for line in curves.lines:
-        width = 2.2 if line.label == curves.baseline else 1.4
-        _draw_line(ax, curves, line, (places, line.value), plot, linewidth=width, zorder=3)
-
-
 def _draw_line(
-    ax: Axes,
-    curves: Curves,
-    line: Line,
-    points: tuple[FloatArray, FloatArray],
-    plot: str,
-    *,
-    linewidth: float,
-    zorder: float = 2,
-    **how: Any,
+    ax: Axes, curves: Curves, line: Line, x: FloatArray, y: FloatArray, plot: str, **how: Any
 ) -> None:
-    """Draw a method's line, and its marks, which are hollow where there is a tie."""
-    look, (x, y) = _looks(curves)[line.label], points
-    ax.plot(x, y, **look.stroke, linewidth=linewidth, zorder=zorder, **how)
+    """Draw a method's line, and its marks, which are hollow where there is no clear difference."""
+    look = curves.looks[line.label]
+    usual = {"linewidth": 2.2 if line.label == curves.baseline else 1.4, "zorder": 3}
+    ax.plot(x, y, **look.stroke, **(usual | how))
     for hollow in (False, True):
-        chosen = np.flatnonzero([(verdict in _OPEN) == hollow for verdict in line.verdict])
-        if len(chosen):
-            tips = [_tip(curves, line, i) for i in chosen.tolist()]
-            how |= {"hollow": hollow, "markersize": 5.5, "zorder": 4, "tips": tips}
+        chosen = [i for i, v in enumerate(line.verdict) if (v in ("tie", "no interval")) == hollow]
+        if chosen:
+            tips = [_tip(curves, line, i) for i in chosen]
+            how |= {"hollow": hollow, "markersize": 5.5, "zorder": 4, "linewidth": 0}
             name = f"{plot} {line.label} {'open' if hollow else ''}"
-            style.marks(ax, x[chosen], y[chosen], look, name=name, **how)
+            style.marks(ax, x[chosen], y[chosen], look, tips=tips, name=name, **how)
 
 
 def _tip(curves: Curves, line: Line, i: int) -> str:
     """Say what one mark stands for, as the tables write it."""
     digits = unit_of(curves.metric).digits
-    low, high, spread = (
-        None if math.isnan(values[i]) else float(values[i])
-        for values in (line.low, line.high, line.spread)
-    )
-    text = f"{line.label}, {curves.names[i]}: {curves.unit} "
-    text += Number(float(line.value[i]), spread, digits=digits).text()
+    numbers = (line.value, line.spread, line.difference, line.low, line.high)
+    value, spread, gap, low, high = (float(own[i]) for own in numbers)
+    mean = Number(value, None if math.isnan(spread) else spread, digits=digits)
+    text = f"{line.label}, {curves.names[i]}: {curves.unit} {mean.text()}"
     if line.verdict[i] == BASELINE:
         return f"{text} (baseline)"
-    gap = Number(float(line.difference[i]), None, low, high, digits).text()
-    text += f"; minus {curves.baseline} {gap} ({line.verdict[i]})"
+    ends = (None, None) if math.isnan(low) else (low, high)
+    text += f"; minus {curves.baseline} {Number(gap, None, *ends, digits).text()}"
+    text += f" ({line.verdict[i]})"
     return text if math.isnan(line.wins[i]) else f"{text}; wins {line.wins[i]:.0f} %"
 
 
@@ -302,23 +284,21 @@ def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str, *, bars:
     from matplotlib.transforms import ScaledTranslation
 
     ax.axhline(0, color=style.INK, linewidth=1.2, zorder=1)
-    inches = style.figure_of(ax).dpi_scale_trans
-    rivals = [line for line in curves.lines if line.label != curves.baseline]
+    inches, rivals = style.figure_of(ax).dpi_scale_trans, curves.rivals
     for i, line in enumerate(rivals):
-        look = _looks(curves)[line.label]
+        look = curves.looks[line.label]
         sideways = _APART * (i - (len(rivals) - 1) / 2) if bars else 0.0
         at = ax.transData + ScaledTranslation(sideways, 0, inches)
         if bars:
             ax.vlines(places, line.low, line.high, color=look.color, linewidth=1.2, transform=at)
         else:
             style.band(ax, places, line.low, line.high, look)
-        points = (places, line.difference)
-        _draw_line(ax, curves, line, points, plot, linewidth=0.8, transform=at)
+        how = {"linewidth": 0.8, "zorder": 2, "transform": at}
+        _draw_line(ax, curves, line, places, line.difference, plot, **how)
     ends = {line.label: np.array([line.difference, line.low, line.high]) for line in rivals}
     reach = {label: float(np.nanmax(np.abs(own), initial=0)) for label, own in ends.items()}
     limit = _FAR * float(np.median(list(reach.values()))) if reach else 0.0
-    far = [label for label, own in reach.items() if own > limit]
-    if far:
+    if far := [label for label, own in reach.items() if own > limit]:
         head(ax, f"off this scale: {', '.join(far)}")
     near = [own for label, own in ends.items() if label not in far]
     low, high = float(np.nanmin(near, initial=0)), float(np.nanmax(near, initial=0))
@@ -336,7 +316,7 @@ def _name_lines(ax: Axes, curves: Curves) -> None:
     """Draw the legend beside the axes: each method, and what a hollow mark means."""
     from matplotlib.lines import Line2D
 
-    looks = _looks(curves)
+    looks = curves.looks
     handles = [Line2D([], [], **look._asdict()) for look in looks.values()]
     names = [f"{name} (baseline)" if name == curves.baseline else name for name in looks]
     handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
@@ -362,9 +342,6 @@ def _strips_under(ax: Axes, *shares: float) -> list[Axes]:
     for upper in (ax, *strips[:-1]):
         upper.tick_params(labelbottom=False)
     return strips
-
-
-# --- budgets -------------------------------------------------------------------------------------
 
 
 def budget_curve_data(
@@ -402,10 +379,8 @@ def budget_curve(ax: Axes, found: Curves) -> None:
     places = np.where(found.x == ALL, 2 * known.max() if len(known) else 1.0, found.x)
     _, strip = _draw_panels(ax, found, places, "budget-curve", 0.4)
     strip.axhline(50, **style.REFERENCE)
-    for line in found.lines:
-        if BASELINE in line.verdict:
-            continue
-        look = _looks(found)[line.label]
+    for line in found.rivals:
+        look = found.looks[line.label]
         tips = [
             f"{line.label}, {name}: better than {found.baseline} in {win:.0f} % of cells and draws"
             for name, win in zip(found.names, line.wins, strict=True)
@@ -421,23 +396,17 @@ def budget_curve(ax: Axes, found: Curves) -> None:
     strip.minorticks_off()
 
 
-# --- severities ----------------------------------------------------------------------------------
+class Occupancy(NamedTuple):
+    """Percent of the samples in each group of the method ``label``.
 
-
-@dataclass(frozen=True, eq=False)
-class Occupancy:
-    """Percent of the samples in each group of the method ``label``, by severity.
-
-    ``shares`` has a row for each severity, clean samples first if there are any, and a column for
-    each group, from the lowest scores to the highest.
+    ``shares`` has a row for each severity and a column for each group, lowest scores first.
     """
 
     label: str
     shares: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class SeverityCurves:
+class SeverityCurves(NamedTuple):
     """A metric by severity, and the groups of a grouped method if there is one."""
 
     curves: Curves
@@ -454,6 +423,7 @@ def severity_curve_data(
     resampled. Only corruptions that a cell has at every severity count. Rows alone are taken to be
     of the study ``shift``.
     """
+    fit = ["cell", "label"]
     opened = one_budget(open_run(run, "shift", metric=metric, baseline=baseline, where=where))
     rows = opened.frame.where(metric=opened.metric)
     severities = sorted(shifted_rows(rows).unique("severity"))
@@ -463,9 +433,8 @@ def severity_curve_data(
     # Clean samples stand at 0 where every method was measured on those of every cell.
     rows = opened.frame.where(metric=opened.metric)
     own = rows.where(set=CLEAN)
-    known = np.isfinite(own["value"])
-    there = set(zip(own["cell"][known], own["label"][known], strict=True))
-    if len(there) == len(rows.unique("cell")) * len(rows.unique("label")):
+    known = own.data[np.isfinite(own["value"])]
+    if len(known.drop_duplicates(fit)) == len(rows.data.drop_duplicates(fit)):
         severities = [0, *severities]
     parts = [
         at_severity(opened.frame, s) if s else opened.frame.where(set=CLEAN) for s in severities
@@ -473,25 +442,19 @@ def severity_curve_data(
     names = [str(s) if s else CLEAN for s in severities]
     units = ("models", "seeds", "sets")
     curves = curves_of(opened, severities, names, _lines(opened, parts), left_out, units=units)
-    return SeverityCurves(curves, _occupancy(opened, severities))
+    return SeverityCurves(curves, _occupancy(opened, parts))
 
 
-def _occupancy(run: Run, severities: list[int]) -> Occupancy | None:
+def _occupancy(run: Run, parts: Sequence[Frame]) -> Occupancy | None:
     """Return the groups of the study's own method, or of the first that has groups."""
-    names = models_in(run)
-    everyone = names[0] if len(names) == 1 else "all"
-    by_label: dict[str, dict[str, list[float]]] = {}
-    for _, models, label, place, *shares in occupancy(run.study, run.frame).rows:
-        if models == everyone:
-            numbers = [share.value for share in shares if isinstance(share, Number)]
-            by_label.setdefault(str(label), {})[str(place)] = numbers
-    ours = [name for name in run.study.settings.get("ours", ()) if name in by_label]
-    chosen = next(iter([*ours, *by_label]), "")
-    sets = [f"severity {s}" if s else CLEAN for s in severities]
-    if not by_label.get(chosen, {}).keys() >= set(sets):
-        return None
-    found = np.array([by_label[chosen][name] for name in sets])
-    return Occupancy(chosen, found[:, np.isfinite(found).all(axis=0)])
+    there = run.frame.where(metric="share_of_group0").unique("label")
+    ours = [label for label in run.study.settings.get("ours", ()) if label in there]
+    metrics = [f"share_of_group{g}" for g in numbered(run.frame, r"share_of_group(\d+)")]
+    for label in [*ours, *there][:1]:
+        shares = np.array([[mean_at(part, name, label) for name in metrics] for part in parts])
+        known = np.isfinite(shares).all(axis=0)
+        return Occupancy(label, shares[:, known]) if known.any() else None
+    return None
 
 
 @draws(severity_curve_data, size=_PANELS)
@@ -526,9 +489,6 @@ def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
     strip.set_ylim(0, 100)
     style.dress(strip, xlabel="", ylabel="samples %")
     head(strip, f"groups of {groups.label}, 0 to {last}: dark is high risk")
-
-
-# --- thirds of the margin ------------------------------------------------------------------------
 
 
 def within_margin_data(
@@ -569,11 +529,7 @@ def within_margin(ax: Axes, found: Curves) -> None:
     panels[-1].set_xlabel("third of the calibration split by logit margin", color=style.INK)
 
 
-# --- numbers of groups ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class GroupCurves:
+class GroupCurves(NamedTuple):
     """A metric by the number of groups, the ``x`` of ``curves``.
 
     Their only line is of all models together; ``by_model`` has the means of each model.
@@ -627,7 +583,7 @@ def k_ablation(ax: Axes, found: GroupCurves) -> None:
             ax.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
     ax.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
     style.band(ax, curves.x, *line.band, style.look(0))
-    _draw_means(ax, curves, curves.x, "k-ablation")
+    _draw_line(ax, curves, line, curves.x, line.value, "k-ablation")
     style.dress(ax, xlabel="groups", ylabel=curves.unit)
     base = f"Dashed: {curves.baseline}; hollow: tie with it."
     style.caption(ax, curves.about, curves.bars_text("Band, of the difference"), base)
