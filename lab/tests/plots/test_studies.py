@@ -500,11 +500,15 @@ WRONG = {
     "a number": (lambda: 3, {}, "run must be a run's folder, its rows"),
     "no rows": (lambda: Frame.of([]), {}, "run has no rows"),
     "no folder": (lambda: "nowhere", {}, "nowhere holds no run"),
-    "few columns": (lambda: {"cell": ["a"]}, {}, "run lacks dataset, backbone, label"),
+    "few columns": (
+        lambda: {"cell": ["a"]},
+        {},
+        "run has the columns cell; it needs cell, dataset",
+    ),
     "odd columns": (
         lambda: {**columns_of(budget_rows()), "colour": ["red"]},
         {},
-        "run has colour; its columns must be among cell",
+        "run has the columns .*, colour; it needs cell",
     ),
     "lengths": (lambda: {**columns_of(budget_rows()), "draw": [1]}, {}, "differ in length"),
     "metric": (budget_run, {"metric": "nll"}, "metric 'nll' was not measured.*it has ece15"),

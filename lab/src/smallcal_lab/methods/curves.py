@@ -93,9 +93,6 @@ def _fit_curve(
     return MapFit(make(theta), (split.gaps.n,), {"at_bound": at_bound} if at_bound else {})
 
 
-# --- SMART ---------------------------------------------------------------------------------------
-
-
 @recipe("smart")
 def fit_smart(
     split: Split, *, hidden: int = 16, epochs: int = 2000, learning_rate: float = 5e-3

@@ -2,8 +2,7 @@
 
 They are what the paper's few-parameter maps are held against: up to a hundred thousand weights
 for a few thousand samples, chosen from a sweep over width, weight decay and learning rate.
-torch trains the network. The loss and its slope in each temperature come from the same kernel as
-in every other fit.
+torch trains the network; the loss and its slope come from the same kernel as in every other fit.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import product
+from itertools import product, starmap
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -45,16 +44,12 @@ class Cell(NamedTuple):
     weight_decay: float
 
 
-def _grid(*hidden: int) -> tuple[Cell, ...]:
-    rates, decays = (1e-3, 1e-4, 1e-5), (0.0, 1e-4, 1e-3, 1e-2)
-    return tuple(Cell(*choice) for choice in product(hidden, rates, decays))
-
-
 #: The settings that each protocol tries.
+_RATES, _DECAYS = (1e-3, 1e-4, 1e-5), (0.0, 1e-4, 1e-3, 1e-2)
 PROTOCOLS: Mapping[str, tuple[Cell, ...]] = MappingProxyType(
     {
-        "in-sample": _grid(0, 16, 32, 128),
-        "held-out": _grid(16, 32, 128),
+        "in-sample": tuple(starmap(Cell, product((0, 16, 32, 128), _RATES, _DECAYS))),
+        "held-out": tuple(starmap(Cell, product((16, 32, 128), _RATES, _DECAYS))),
         "fixed": (Cell(128, 1e-3, 0.0),),
     }
 )
@@ -90,18 +85,16 @@ def fit_head(
     split : Split
         Its objective must add over samples: nll, bce, brier or mixed(weight).
     protocol : {"in-sample", "held-out", "fixed"}
-        "in-sample" trains 48 cells and keeps the one with the lowest loss on the very samples
-        it was trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths,
-        stops and chooses them by the last fifth, and trains the chosen cell again on the whole
-        split, from the same first weights. "fixed" trains one cell, 128 units wide, in-sample.
+        "in-sample" keeps, of 48 cells, the one with the lowest loss on the very samples it was
+        trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths, stops and
+        chooses them by the last fifth, and trains the chosen cell again on the whole split, from
+        the same first weights. "fixed" trains one cell, 128 units wide, in-sample.
     refit : {"patience", "epochs"}
-        How long the chosen cell is trained again, where some were held out: until its loss on the
-        whole split no longer falls, as the paper has it, or for as many epochs as were best on the
-        held-out fifth, which stops an unrestricted head before it overfits.
-    epochs : int
-        At most so many steps of AdamW, each over all samples.
-    patience : int
-        A cell stops after this many epochs without a lower loss. Its best weights are kept.
+        How long the chosen cell is trained again: until its loss on the whole split no longer
+        falls, as the paper has it, or for as many epochs as were best on the held-out fifth.
+    epochs, patience : int
+        The most steps of AdamW, each over all samples; a cell stops after ``patience`` of them
+        without a lower loss, and its best weights are kept.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
@@ -116,8 +109,8 @@ def fit_head(
         )
     if split.goal.name == "softece":
         raise InputError(
-            "a head is fitted by an objective that adds over samples, which softece does "
-            "not; choose nll, bce, brier or mixed(weight)"
+            "a head is fitted by an objective that adds over samples, which softece does not; "
+            "choose nll, bce, brier or mixed(weight)"
         )
     with _own_torch():
         if one_sided(split):
@@ -224,12 +217,11 @@ def _first_network(inputs: int, hidden: int, seed: int) -> Any:
 
     generator = torch.Generator(device="cpu").manual_seed(seed)
     layers: list[Any] = []
-    without_draws: Any = torch.nn.utils.skip_init
+    options: Any = {"dtype": torch.float32, "device": "cpu"}
     for size, outputs in ((inputs, hidden), (hidden, 1)) if hidden else ((inputs, 1),):
-        options: Any = {"dtype": torch.float32, "device": "cpu"}
         draw = torch.rand((outputs, size + 1), generator=generator, **options)
         start = (2 * draw - 1) / math.sqrt(size)
-        layer = without_draws(torch.nn.Linear, size, outputs, **options)
+        layer: Any = torch.nn.utils.skip_init(torch.nn.Linear, size, outputs, **options)
         layer.weight.data, layer.bias.data = start[:, :-1].contiguous(), start[:, -1].contiguous()
         layers += [torch.nn.GELU(), layer] if layers else [layer]
     return torch.nn.Sequential(*layers)
@@ -247,23 +239,17 @@ def _as_map(model: Any) -> NetworkMap:
 @route("head_temperature", needs=("features",), care=OUT_OF_FOLD)
 def fit_head_temperature(seen: Observed, *, epochs: int = 500, patience: int = 20) -> SignalFit:
     """Fit the temperature head of features, cross-fitted."""
-    return _fit_temperatures(seen, seen.rows.features, HeadTemperature, epochs, patience)
+    return _cross_fitted(seen, seen.rows.features, HeadTemperature, epochs, patience)
 
 
 @route("logit_head_temperature", care=OUT_OF_FOLD)
-def fit_logit_head_temperature(
-    seen: Observed, *, epochs: int = 500, patience: int = 20
-) -> SignalFit:
+def fit_logit_head(seen: Observed, *, epochs: int = 500, patience: int = 20) -> SignalFit:
     """Fit the temperature head of logits, cross-fitted."""
-    return _fit_temperatures(seen, seen.rows.logits, LogitHeadTemperature, epochs, patience)
+    return _cross_fitted(seen, seen.rows.logits, LogitHeadTemperature, epochs, patience)
 
 
-def _fit_temperatures(
-    seen: Observed,
-    inputs: FloatArray,
-    kind: type[HeadTemperature],
-    epochs: int,
-    patience: int,
+def _cross_fitted(
+    seen: Observed, inputs: FloatArray, kind: type[HeadTemperature], epochs: int, patience: int
 ) -> SignalFit:
     """Score each sample by a head that did not see it; new rows by one that saw all.
 

@@ -29,13 +29,12 @@ from smallcal.errors import InputError
 
 #: Fewer samples than this make no bin.
 MIN_BIN_SIZE = 10
-
+#: What Meta-Cal's threshold may promise.
 CONSTRAINTS = ("miscoverage", "accuracy")
-#: Of a split, the share that chooses Meta-Cal's threshold, and its least and largest size. With
-#: fewer than 1 / 0.05 samples the default threshold would be the largest entropy seen.
-_HELD_OUT_SHARE, _LEAST_HELD_OUT, _MOST_HELD_OUT = 0.1, 20, 500
-_DEFAULT_MISCOVERAGE, _ACCURACY_BINS = 0.05, 20
-
+#: The least and most samples that choose it, of a tenth. With fewer than 1 / 0.05 the default
+#: threshold would be the largest entropy seen.
+_HELD_OUT = (20, 500)
+_ACCURACY_BINS = 20
 #: Where the descent of semantic-aware groups begins, and its most steps.
 _START_TEMPERATURE, _MAX_ITERATIONS = 1.5, 100
 
@@ -52,9 +51,6 @@ def stratified_halves(
         halves[1].append(own[middle:])
     first, second = (np.sort(np.concatenate(half)) for half in halves)
     return first, second
-
-
-# --- scaling-binning -----------------------------------------------------------------------------
 
 
 @recipe("binned", care="bins from the other half")
@@ -110,9 +106,6 @@ def _edges(confidence: FloatArray, n_bins: int) -> FloatArray:
     return np.where(middle > before, middle, starts)
 
 
-# --- Meta-Cal ------------------------------------------------------------------------------------
-
-
 @recipe("rejecting", care="threshold from a held-out tenth")
 def fit_rejecting(
     split: Split, *, constraint: str = "miscoverage", level: float | None = None
@@ -125,15 +118,9 @@ def fit_rejecting(
     too one-sided for this, or the promise means accepting or rejecting every sample, the result is
     one temperature for all, flag ``scalar_fallback``.
 
-    Parameters
-    ----------
-    split : Split
-    constraint : {"miscoverage", "accuracy"}
-        What the threshold promises of new data: that of the samples predicted rightly no more
-        than a share ``level`` is rejected, or that of those accepted a share ``level`` is right.
-    level : float, optional
-        Default 0.05 for "miscoverage"; for "accuracy" the level that halves the split's error
-        rate.
+    The threshold promises of new data: with the constraint "miscoverage" that of the samples
+    predicted rightly no more than a share ``level`` is rejected, by default 0.05; with "accuracy"
+    that of those accepted a share ``level`` is right, by default one that halves the error rate.
 
     Examples
     --------
@@ -151,7 +138,7 @@ def fit_rejecting(
     if one_sided(split):
         return scalar_fallback(split)
     order = np.random.default_rng([split.discipline.seed, 4]).permutation(rows)
-    size = min(max(round(_HELD_OUT_SHARE * len(rows)), _LEAST_HELD_OUT), _MOST_HELD_OUT)
+    size = int(np.clip(round(0.1 * len(rows)), *_HELD_OUT))
     held_out, rest = order[:size], np.sort(order[size:])
     choose = _miscoverage_threshold if constraint == "miscoverage" else _accuracy_threshold
     threshold = choose(split.scores[held_out], split.gaps.correct[held_out], target)
@@ -173,7 +160,7 @@ def _level(split: Split, constraint: str, level: float | None) -> float:
         raise InputError(f"constraint must be one of {', '.join(CONSTRAINTS)}; got {constraint!r}")
     if level is None:
         errors = 1 - float(split.gaps.correct.mean())
-        return _DEFAULT_MISCOVERAGE if constraint == "miscoverage" else 1 - errors / 2
+        return 0.05 if constraint == "miscoverage" else 1 - errors / 2
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1; got {level}")
     return level
@@ -206,9 +193,6 @@ def _accuracy_threshold(entropy: FloatArray, correct: BoolArray, target: float) 
         return None
     around = slice(enough[-1], enough[-1] + 2)
     return float(np.interp(-target, -fitted[around], cuts[around]))
-
-
-# --- semantic-aware groups -----------------------------------------------------------------------
 
 
 @recipe("semantic", care="temperatures from the other half")

@@ -5,7 +5,7 @@ The controls know nothing, and the oracles read the answer: neither is for use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -110,12 +110,6 @@ def fit_shuffled(seen: Observed, *, statistics: tuple[str, ...] = STATISTICS) ->
     return SignalFit(shuffled, signal, signal.scores(seen.rows), fit.flags)
 
 
-@route("oracle_risk", needs=("labels",))
-def fit_oracle_risk(seen: Observed) -> SignalFit:
-    """Read the labels: 1 - probability of the true class."""
-    return fit_of(OracleRisk(), seen)
-
-
 @route("oracle_correctness", needs=("labels",))
 def fit_oracle_correctness(seen: Observed) -> SignalFit:
     """Read the labels: right and wrong predictions apart."""
@@ -149,34 +143,27 @@ def _fit_feature_risk(seen: Observed, scale: str, *, with_logits: bool) -> Signa
     )
 
 
-@route("logits")
-def fit_logits(seen: Observed) -> SignalFit:
-    """Take the logits as they are."""
-    return fit_of(RawLogits(), seen)
-
-
-@route("features", needs=("features",))
-def fit_features(seen: Observed) -> SignalFit:
-    """Take the features as they are."""
-    return fit_of(RawFeatures(seen.rows.features.shape[1]), seen)
-
-
-@route("standardised_margin")
-def fit_standardised_margin(seen: Observed) -> SignalFit:
-    """Standardise the logit margin."""
+def _standardised_margin(seen: Observed) -> Standardised:
     (margin,) = seen.rows.columns(("logit_margin",))
     scale = max(float(margin.std()), 1e-8)
-    return fit_of(Standardised("logit_margin", float(margin.mean()), scale), seen)
+    return Standardised("logit_margin", float(margin.mean()), scale)
 
 
-@route("log_entropy")
-def fit_log_entropy(seen: Observed) -> SignalFit:
-    """Take the logarithm of the entropy's share of its maximum."""
-    return fit_of(LogEntropy(seen.preds.n_classes), seen)
-
-
-@route("confidence_rank")
-def fit_confidence_rank(seen: Observed) -> SignalFit:
-    """Remember the split's confidences."""
+def _confidence_rank(seen: Observed) -> ConfidenceRank:
     (confidence,) = seen.rows.columns(("confidence",))
-    return fit_of(ConfidenceRank(tuple(np.sort(confidence).tolist())), seen)
+    return ConfidenceRank(tuple(np.sort(confidence).tolist()))
+
+
+def _route_of(make: Callable[[Observed], FittedSignal]) -> Callable[[Observed], SignalFit]:
+    """Return the fit of a signal that scores the split as it scores new rows."""
+    return lambda seen: fit_of(make(seen), seen)
+
+
+route("oracle_risk", needs=("labels",))(_route_of(lambda seen: OracleRisk()))
+route("logits")(_route_of(lambda seen: RawLogits()))
+route("features", needs=("features",))(
+    _route_of(lambda seen: RawFeatures(seen.rows.features.shape[1]))
+)
+route("log_entropy")(_route_of(lambda seen: LogEntropy(seen.preds.n_classes)))
+route("standardised_margin")(_route_of(_standardised_margin))
+route("confidence_rank")(_route_of(_confidence_rank))

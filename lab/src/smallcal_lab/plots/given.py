@@ -97,17 +97,16 @@ def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
 
 def _frame_of(columns: Mapping[str, Any]) -> Frame:
     """Make a frame of columns; what is not given is empty, and the set is the clean one."""
-    unknown = [str(name) for name in columns if name not in COLUMNS]
-    missing = [name for name in _NEEDED if name not in columns]
-    if unknown or missing:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}"
-        raise InputError(f"run {wrong}; its columns must be among {', '.join(COLUMNS)}")
-    lists = {name: np.asarray(column).tolist() for name, column in columns.items()}
-    sizes = {name: len(column) for name, column in lists.items()}
-    if len(set(sizes.values())) != 1:
-        raise InputError(f"the columns of run differ in length: {sizes}")
-    rows = zip(*lists.values(), strict=True)
-    return Frame.of([{"set": CLEAN, **dict(zip(lists, row, strict=True))} for row in rows])
+    if not set(_NEEDED) <= set(columns) <= set(COLUMNS):
+        raise InputError(
+            f"run has the columns {', '.join(map(str, columns))}; it needs {', '.join(_NEEDED)}, "
+            f"and may have {', '.join(name for name in COLUMNS if name not in _NEEDED)}"
+        )
+    lists = [np.asarray(column).tolist() for column in columns.values()]
+    if len(set(map(len, lists))) != 1:
+        raise InputError("the columns of run differ in length")
+    rows = zip(*lists, strict=True)
+    return Frame.of([{"set": CLEAN, **dict(zip(columns, row, strict=True))} for row in rows])
 
 
 def _chosen(frame: Frame, where: Mapping[str, Any]) -> Frame:
@@ -137,7 +136,7 @@ def name_in(labels: Collection[str], name: str) -> str:
     return name if name in labels else true_name(name)
 
 
-def label_with(run: Run, metric: str, method: str | None, *, of: str) -> str:
+def label_with(run: Run, metric: object, method: str | None, *, of: str) -> str:
     """Return the method that is asked for, or the first that has a metric; ``of`` for errors."""
     there = run.frame.where(metric=metric).unique("label")
     label = method if method is not None else next(iter(there), run.study.baseline)

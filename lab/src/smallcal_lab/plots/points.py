@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 #: What gains may be drawn against, and its name in words.
 AGAINST = {"error": "error", "raw_gap": "gap", "baseline_gap": "gap"}
-#: Names are written beside the points of a single model with no more corruptions than these.
-_MOST_NAMES = 20
 #: The most models that get a mark and a line in the legend each.
 _MOST_MODELS = 8
 
@@ -88,16 +86,11 @@ def difference_rows(
     return found
 
 
-# --- gains under each corruption -----------------------------------------------------------------
+class ModelGain(NamedTuple):
+    """The corruptions of one model, in order of the raw error; NaN where there is no number.
 
-
-@dataclass(frozen=True, eq=False)
-class ModelGain:
-    """The corruptions of one model, in order of the raw error.
-
-    ``gain`` is positive where the method is better than the baseline, ``rank`` Spearman's
-    correlation of it with ``x``, with its 95 % interval, and ``slope`` and ``intercept`` are those
-    of the median line of Theil and Sen; NaN where they do not exist.
+    ``gain`` is positive where the method is better, ``rank`` Spearman's correlation of it with
+    ``x`` and its 95 % interval, ``slope`` and ``intercept`` are of the line of Theil and Sen.
     """
 
     model: str
@@ -109,8 +102,7 @@ class ModelGain:
     intercept: float
 
 
-@dataclass(frozen=True, eq=False)
-class CorruptionGains:
+class CorruptionGains(NamedTuple):
     """What a method gains over the baseline, corruption by corruption, model by model.
 
     ``against`` says what ``x`` of the models is, ``what`` and ``axis`` how that is called.
@@ -204,7 +196,6 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
 
     Against the uncalibrated model's error a correlation says as much about that model as about
     the method: its sign turns with the side on which that model errs. A signed gap has a side.
-
     Points above the dashed line favour the method. The legend has Spearman's rank correlation of
     each model with its 95 % interval; the line through the points is that of Theil and Sen. With
     many models all points look the same, and the title has the median correlation.
@@ -219,18 +210,12 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
             for kind, x, gain in zip(model.corruptions, model.x, model.gain, strict=True)
         ]
         label = style.literal(f"{model.model}: {rank_words(*model.rank)}") if few else None
-        how: dict[str, Any] = {"label": label, "zorder": 3}
-        name = f"corruption-gain {model.model}"
-        style.marks(ax, model.x, model.gain, look, tips=tips, name=name, **how)
+        how: dict[str, Any] = {"tips": tips, "name": f"corruption-gain {model.model}"}
+        style.marks(ax, model.x, model.gain, look, label=label, zorder=3, **how)
         if few and math.isfinite(model.slope):
             ends = np.array([model.x.min(), model.x.max()])
             line = model.intercept + model.slope * ends
             ax.plot(ends, line, **look.stroke, linewidth=1, zorder=2)
-    if len(found.models) == 1 and len(found.models[0].corruptions) <= _MOST_NAMES:
-        (model,) = found.models
-        near: dict[str, Any] = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7}
-        for kind, x, y in zip(model.corruptions, model.x, model.gain, strict=True):
-            ax.annotate(style.literal(kind.replace("_", " ")), (x, y), color=style.GREY, **near)
     style.dress(ax, xlabel=found.axis, ylabel=f"gain of {found.method} over {found.baseline}")
     if not few:
         text, known = found.about, [m.rank[0] for m in found.models if math.isfinite(m.rank[0])]
@@ -244,11 +229,7 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
     style.legend(ax, **place, **title, alignment="left")
 
 
-# --- temperatures --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class GroupTemperatures:
+class GroupTemperatures(NamedTuple):
     """Median and quartiles over fits of the temperatures of groups, (groups, 3), by entry.
 
     Lowest scores first. Where they are ``relative``, they are divided by what one temperature for

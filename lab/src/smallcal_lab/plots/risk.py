@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 #: Of a figure with two panels beside each other, in inches.
 _WIDE = (8.6, 4.2)
-
-
-def _opened(run: RunLike, where: Where) -> Run:
-    return one_budget(clean(open_rows(run, "risk-score", where=where)))
+#: Half of the width of the bars at both sides of a flow, and room between them in percent.
+_BAR, _GAP = 0.06, 3.0
 
 
 def _means(run: Run, metrics: Iterable[str], label: str) -> FloatArray:
@@ -58,11 +56,7 @@ def _beside(ax: Axes) -> Axes:
     return ax.figure.add_subplot(grid[1])
 
 
-# --- how the risk is spread ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class RiskDensity:
+class RiskDensity(NamedTuple):
     """Percent of the ``right`` and of the ``wrong`` predictions in bins of risk, by method.
 
     Means over cells. ``auroc`` is that of ranking errors by the risk, in percent.
@@ -80,7 +74,7 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
     Rows alone are taken to be of the study ``risk-score``, which measures it on the calibration
     split.
     """
-    opened = _opened(run, where)
+    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     bins = [f"bin{i:02d}" for i in numbered(opened.frame, r"share_of_right_bin(\d+)")]
     if not bins:
         raise InputError("run has no bins of risk; the study risk-score measures them")
@@ -126,11 +120,7 @@ def risk_density(ax: Axes, found: RiskDensity) -> None:
     style.legend(ax)
 
 
-# --- what it adds to the confidence --------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class RiskConfidence:
+class RiskConfidence(NamedTuple):
     """The risk of samples in tenths by confidence, and errors in tenths by either, in percent.
 
     Mean raw confidence of each tenth, the most confident first; quartiles of the out-of-fold risk
@@ -161,7 +151,7 @@ def risk_confidence_data(
     method : str, optional
         Whose risk; the study's first unless it is given.
     """
-    opened = _opened(run, where)
+    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     label = label_with(opened, "error_by_risk0", method, of="the risk of")
 
     def tenths(name: str) -> FloatArray:
@@ -193,8 +183,7 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     ax.plot([0, 100], [100, 0], **style.REFERENCE)
     ax.vlines(x, low, high, color=look.color, linewidth=1.4)
     tips = [
-        f"confidence {written(c)} %: median risk {written(m)} %, quartiles {written(a)} to "
-        f"{written(b)} %"
+        f"confidence {written(c)} %: risk {written(m)} % (quartiles {written(a)}, {written(b)})"
         for c, m, a, b in zip(x, middle, low, high, strict=True)
     ]
     style.marks(ax, x, middle, look, tips=tips, name="risk-confidence")
@@ -206,9 +195,7 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
         look, some = style.look(i), np.isfinite(errors)
         tenth, y = np.arange(1, N_PARTS + 1)[some], errors[some]
         right.plot(tenth, y, **look.stroke, linewidth=1.4)
-        tips = [
-            f"tenth {t} by {name}: {written(e)} % errors" for t, e in zip(tenth, y, strict=True)
-        ]
+        tips = [f"tenth {t} by {name}: {written(e)} %" for t, e in zip(tenth, y, strict=True)]
         label = style.literal(f"by {name}: AUROC {found.auroc[name]:.1f} %")
         plot = f"risk-confidence errors {name}"
         style.marks(right, tenth, y, look, label=label, tips=tips, name=plot)
@@ -218,11 +205,7 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     style.legend(right)
 
 
-# --- what is left in groups ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class GroupGaps:
+class GroupGaps(NamedTuple):
     """Groups of the method ``label`` on the test split, in percent.
 
     By group: its temperature, and confidence minus accuracy at one temperature for all and at its
@@ -251,7 +234,7 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
     method : str, optional
         Whose groups; the study's first unless it is given.
     """
-    opened = _opened(run, where)
+    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
     label = label_with(opened, "gap_group0", method, of="groups of")
     groups = numbered(opened.frame.where(label=label), r"accuracy_group(\d+)")
 
@@ -290,9 +273,8 @@ def group_gaps(ax: Axes, found: GroupGaps) -> None:
         x, y, share = (values[group][some] for values in parts)
         ax.plot(x, y, **look.stroke, linewidth=1.4)
         tips = [
-            f"group {group}: {written(s)} % of the samples, confidence {written(c)} %, accuracy "
-            f"{written(a)} %"
-            for s, c, a in zip(share, x, y, strict=True)
+            f"group {group}: {written(n)} % of the samples, accuracy {written(a)} % at {written(c)}"
+            for n, c, a in zip(share, x, y, strict=True)
         ]
         label = style.literal(f"group {group}, T = {found.temperature[group]:.3g}")
         style.marks(ax, x, y, look, label=label, tips=tips, name=f"group-gaps {group}")
@@ -316,16 +298,7 @@ def group_gaps(ax: Axes, found: GroupGaps) -> None:
     style.legend(right)
 
 
-# --- who moves where -----------------------------------------------------------------------------
-
-#: Half of the width of the bars at both sides; the ribbons span what is between them.
-_BAR = 0.06
-#: Empty room between two groups, in percent of the samples.
-_GAP = 3.0
-
-
-@dataclass(frozen=True, eq=False)
-class RiskFlow:
+class RiskFlow(NamedTuple):
     """Percent of all samples that move from a group of the clean set to one of a shifted set.
 
     ``shares`` has a row for each group of the method ``label`` on the clean set, a column for each
@@ -362,9 +335,7 @@ def risk_flow_data(
             "run has no shifted set that is paired with the clean one; the study risk-flow "
             "measures how samples move between them"
         )
-    there = rows.unique("label")
-    label = method if method is not None else there[0]
-    require_one_of("the flow of", label, there)
+    label = label_with(replace(opened, frame=rows), flows, method, of="the flow of")
     severities = sorted(rows.unique("severity"))
     chosen = severities[-1] if severity is None else severity
     require_one_of("severity", chosen, severities)
@@ -373,9 +344,8 @@ def risk_flow_data(
     own = at_severity(both.frame.where(label=label), chosen)
     groups = numbered(own, r"flow_(\d+)_to_\d+")
     shares = [[mean_at(own, f"flow_{i}_to_{j}", label) for j in groups] for i in groups]
-    before, after = (
-        mean_at(some, "mean_risk", label) for some in (both.frame.where(set=CLEAN), own)
-    )
+    ends = (both.frame.where(set=CLEAN), own)
+    before, after = (mean_at(some, "mean_risk", label) for some in ends)
     text = subject(both, f"groups of {label}")
     return RiskFlow(label, chosen, np.array(shares), (before, after), text)
 
