@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,15 +19,8 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.twins import draws
-from smallcal_lab.plots.given import (
-    Run,
-    RunLike,
-    Where,
-    clean,
-    measured_at_all,
-    one_budget,
-    open_run,
-)
+from smallcal_lab.plots import given
+from smallcal_lab.plots.given import Run, RunLike, Where
 from smallcal_lab.studies.frame import ALL, CLEAN, Frame
 from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.tables.clean import (
@@ -143,20 +137,27 @@ class Curves:
 
 def curves_of(
     run: Run,
-    x: Iterable[float] = (),
-    names: Iterable[str] = (),
-    lines: tuple[Line, ...] = (),
+    places: Mapping[str, tuple[float, Frame]] = MappingProxyType({}),
     left_out: tuple[str, ...] = (),
     *,
+    lines: tuple[Line, ...] = (),
     units: tuple[str, ...] = (),
+    wins: bool = False,
 ) -> Curves:
-    """Put lines together with what they are of; ``units`` are what the intervals resample."""
+    """Measure a line for each method, unless they are given, at places with rows each.
+
+    ``units`` are what the intervals resample.
+    """
+    if not lines and places:
+        parts = [rows for _, rows in places.values()]
+        ways = {label: [(rows, label) for rows in parts] for label in run.labels}
+        lines = tuple(_line(run, label, points, wins=wins) for label, points in ways.items())
     return Curves(
         run.metric,
         heading_of(run.metric),
         run.study.baseline,
-        np.array(list(x), dtype=float),
-        tuple(names),
+        np.array([x for x, _ in places.values()], dtype=float),
+        tuple(places),
         lines,
         models_in(run),
         len(run.frame.unique("cell")),
@@ -200,13 +201,6 @@ def fitted_on(frame: Frame) -> str:
 def mean_at(frame: Frame, metric: str, label: str) -> float:
     """Return the mean of a metric over cells in the units of the tables; NaN where it is not."""
     return number_of(frame.values(metric, label), metric).value
-
-
-def _lines(run: Run, parts: Sequence[Frame], *, wins: bool = False) -> tuple[Line, ...]:
-    """Return a line for each method, with a point in each part of the rows."""
-    return tuple(
-        _line(run, label, [(part, label) for part in parts], wins=wins) for label in run.labels
-    )
 
 
 def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: bool = False) -> Line:
@@ -358,12 +352,11 @@ def budget_curve_data(
     metric : str
         Any that was measured.
     """
-    opened = open_run(run, "budget", metric=metric, baseline=baseline, where=where)
-    opened, left_out = measured_at_all(clean(opened), "budget")
+    opened = given.open_run(run, "budget", metric=metric, baseline=baseline, where=where)
+    opened, left_out = given.measured_at_all(given.clean(opened), "budget")
     budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
-    names = ["all" if n == ALL else f"{n:,}" for n in budgets]
-    lines = _lines(opened, [opened.frame.where(budget=n) for n in budgets], wins=True)
-    return curves_of(opened, budgets, names, lines, left_out)
+    places = {"all" if n == ALL else f"{n:,}": (n, opened.frame.where(budget=n)) for n in budgets}
+    return curves_of(opened, places, left_out, wins=True)
 
 
 @draws(budget_curve_data, size=_PANELS)
@@ -424,25 +417,24 @@ def severity_curve_data(
     of the study ``shift``.
     """
     fit = ["cell", "label"]
-    opened = one_budget(open_run(run, "shift", metric=metric, baseline=baseline, where=where))
+    opened = given.one_budget(
+        given.open_run(run, "shift", metric=metric, baseline=baseline, where=where)
+    )
     rows = opened.frame.where(metric=opened.metric)
     severities = sorted(shifted_rows(rows).unique("severity"))
     if not severities:
         raise InputError(f"run has no shifted sets; the study {opened.study.name} measures them")
-    opened, left_out = measured_at_all(opened, "severity")
+    opened, left_out = given.measured_at_all(opened, "severity")
     # Clean samples stand at 0 where every method was measured on those of every cell.
     rows = opened.frame.where(metric=opened.metric)
     own = rows.where(set=CLEAN)
     known = own.data[np.isfinite(own["value"])]
+    sets = {s: at_severity(opened.frame, s) for s in severities}
     if len(known.drop_duplicates(fit)) == len(rows.data.drop_duplicates(fit)):
-        severities = [0, *severities]
-    parts = [
-        at_severity(opened.frame, s) if s else opened.frame.where(set=CLEAN) for s in severities
-    ]
-    names = [str(s) if s else CLEAN for s in severities]
-    units = ("models", "seeds", "sets")
-    curves = curves_of(opened, severities, names, _lines(opened, parts), left_out, units=units)
-    return SeverityCurves(curves, _occupancy(opened, parts))
+        sets = {0: opened.frame.where(set=CLEAN), **sets}
+    places = {str(s) if s else CLEAN: (s, part) for s, part in sets.items()}
+    curves = curves_of(opened, places, left_out, units=("models", "seeds", "sets"))
+    return SeverityCurves(curves, _occupancy(opened, list(sets.values())))
 
 
 def _occupancy(run: Run, parts: Sequence[Frame]) -> Occupancy | None:
@@ -501,20 +493,18 @@ def within_margin_data(
     the clean samples of a run that has both. Rows alone are taken to be of the study
     ``within-margin``. The names of the places are low, mid and high.
     """
-    opened = open_run(run, "within-margin", metric=metric, baseline=baseline, where=where)
-    shifted = shifted_rows(one_budget(opened).frame)
+    opened = given.open_run(run, "within-margin", metric=metric, baseline=baseline, where=where)
+    shifted = shifted_rows(given.one_budget(opened).frame)
     rows, unit, what = shifted, "sets", "shifted sets"
     if not len(shifted):
         rows, unit, what = opened.frame.where(set=CLEAN), "draws", "clean samples"
-    parts = [in_margin(rows, [opened.metric], tertile) for tertile in TERTILES]
-    if not all(map(len, parts)):
+    places = {t: (i, in_margin(rows, [opened.metric], t)) for i, t in enumerate(TERTILES)}
+    if not all(len(part) for _, part in places.values()):
         raise InputError(
             f"run has no {opened.metric} within thirds of the margin; the study within-margin "
             "measures them"
         )
-    opened = replace(opened, frame=rows)
-    units = ("models", "seeds", unit)
-    found = curves_of(opened, range(3), TERTILES, _lines(opened, parts), units=units)
+    found = curves_of(replace(opened, frame=rows), places, units=("models", "seeds", unit))
     return replace(found, fitted="; ".join(filter(None, (found.fitted, what))))
 
 
@@ -547,8 +537,8 @@ def k_ablation_data(
     The numbers are those of the tables ``means`` and ``differences``. Rows alone are taken to be
     of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
     """
-    opened = open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where)
-    opened = one_budget(clean(opened))
+    opened = given.open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where)
+    opened = given.one_budget(given.clean(opened))
     told = {entry.label: entry.options.get("n_groups") for entry in opened.study.entries}
     numbers: dict[str, int] = {}
     for label in opened.labels:
@@ -558,11 +548,11 @@ def k_ablation_data(
     if not numbers:
         there = ", ".join(opened.frame.unique("label"))
         raise InputError(f"no label of run says a number of groups, as K=3 does; it has {there}")
-    opened, left_out = measured_at_all(opened.only(label=list(numbers)), "label")
+    opened, left_out = given.measured_at_all(opened.only(label=list(numbers)), "label")
     labels = sorted(numbers, key=numbers.__getitem__)
-    x = [numbers[label] for label in labels]
+    places = {f"K={numbers[label]}": (numbers[label], opened.frame) for label in labels}
     line = _line(opened, "mean", [(opened.frame, label) for label in labels])
-    curves = curves_of(opened, x, [f"K={k:g}" for k in x], (line,), left_out)
+    curves = curves_of(opened, places, left_out, lines=(line,))
     by_model = {
         f"{dataset} {backbone}": np.array([mean_at(rows, opened.metric, own) for own in labels])
         for (dataset, backbone), rows in opened.frame.groups("dataset", "backbone")
