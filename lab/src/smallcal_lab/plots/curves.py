@@ -34,7 +34,7 @@ from smallcal_lab.studies.tables.clean import (
 )
 from smallcal_lab.studies.tables.groups import in_margin, numbered
 from smallcal_lab.studies.tables.shift import at_severity, shifted_rows
-from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
+from smallcal_lab.studies.tables.table import Number, heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,57 +219,37 @@ def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: boo
     return Line(name, *(np.array(own, dtype=float) for own in numbers), verdict=verdicts)
 
 
-def _draw_panels(
-    ax: Axes, curves: Curves, places: FloatArray, plot: str, *more: float
-) -> list[Axes]:
+def _draw_panels(ax: Axes, curves: Curves, places: FloatArray, *more: float) -> list[Axes]:
     """Draw means and, in a panel below, differences from the baseline.
 
     Returns that panel, and empty ones under it of these shares of the height of the first.
     """
     gaps, *strips = _strips_under(ax, 0.75, *more)
     for line in curves.lines:
-        _draw_line(ax, curves, line, places, line.value, plot)
+        _draw_line(ax, curves, line, places, line.value)
     style.dress(ax, xlabel="", ylabel=curves.unit)
     bars = len(curves.rivals) > _MOST_BANDS  # bands would cover each other
     style.caption(ax, curves.about, curves.bars_text("Bars" if bars else "Bands"))
     _name_lines(ax, curves)
-    _draw_gaps(gaps, curves, places, plot, bars=bars)
+    _draw_gaps(gaps, curves, places, bars=bars)
     style.dress(gaps, xlabel="", ylabel=f"minus {curves.baseline}")
     return [gaps, *strips]
 
 
 def _draw_line(
-    ax: Axes, curves: Curves, line: Line, x: FloatArray, y: FloatArray, plot: str, **how: Any
+    ax: Axes, curves: Curves, line: Line, x: FloatArray, y: FloatArray, **how: Any
 ) -> None:
     """Draw a method's line, and its marks, which are hollow where there is no clear difference."""
     look = curves.looks[line.label]
     usual = {"linewidth": 2.2 if line.label == curves.baseline else 1.4, "zorder": 3}
     ax.plot(x, y, **look.stroke, **(usual | how))
-    for hollow in (False, True):
-        chosen = [i for i, v in enumerate(line.verdict) if (v in ("tie", "no interval")) == hollow]
-        if chosen:
-            tips = [_tip(curves, line, i) for i in chosen]
-            how |= {"hollow": hollow, "markersize": 5.5, "zorder": 4, "linewidth": 0}
-            name = f"{plot} {line.label} {'open' if hollow else ''}"
-            style.marks(ax, x[chosen], y[chosen], look, tips=tips, name=name, **how)
+    open_ = np.isin(line.verdict, ("tie", "no interval"))
+    for face, some in ((look.color, ~open_), ("none", open_)):
+        how |= {"linestyle": "none", "markerfacecolor": face, "markersize": 5.5, "zorder": 4}
+        ax.plot(x[some], y[some], **look.mark, **how)
 
 
-def _tip(curves: Curves, line: Line, i: int) -> str:
-    """Say what one mark stands for, as the tables write it."""
-    digits = unit_of(curves.metric).digits
-    numbers = (line.value, line.spread, line.difference, line.low, line.high)
-    value, spread, gap, low, high = (float(own[i]) for own in numbers)
-    mean = Number(value, None if math.isnan(spread) else spread, digits=digits)
-    text = f"{line.label}, {curves.names[i]}: {curves.unit} {mean.text()}"
-    if line.verdict[i] == BASELINE:
-        return f"{text} (baseline)"
-    ends = (None, None) if math.isnan(low) else (low, high)
-    text += f"; minus {curves.baseline} {Number(gap, None, *ends, digits).text()}"
-    text += f" ({line.verdict[i]})"
-    return text if math.isnan(line.wins[i]) else f"{text}; wins {line.wins[i]:.0f} %"
-
-
-def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str, *, bars: bool) -> None:
+def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, *, bars: bool) -> None:
     """Draw the differences from the baseline with their intervals, as bands or as bars.
 
     A method much further away than the others, as the uncalibrated model often is, leaves the
@@ -288,7 +268,7 @@ def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, plot: str, *, bars:
         else:
             style.band(ax, places, line.low, line.high, look)
         how = {"linewidth": 0.8, "zorder": 2, "transform": at}
-        _draw_line(ax, curves, line, places, line.difference, plot, **how)
+        _draw_line(ax, curves, line, places, line.difference, **how)
     ends = {line.label: np.array([line.difference, line.low, line.high]) for line in rivals}
     reach = {label: float(np.nanmax(np.abs(own), initial=0)) for label, own in ends.items()}
     limit = _FAR * float(np.median(list(reach.values()))) if reach else 0.0
@@ -370,17 +350,11 @@ def budget_curve(ax: Axes, found: Curves) -> None:
     # The whole split, whose size differs, stands one doubling to the right of the rest.
     known = found.x[found.x != ALL]
     places = np.where(found.x == ALL, 2 * known.max() if len(known) else 1.0, found.x)
-    _, strip = _draw_panels(ax, found, places, "budget-curve", 0.4)
+    _, strip = _draw_panels(ax, found, places, 0.4)
     strip.axhline(50, **style.REFERENCE)
     for line in found.rivals:
         look = found.looks[line.label]
-        tips = [
-            f"{line.label}, {name}: better than {found.baseline} in {win:.0f} % of cells and draws"
-            for name, win in zip(found.names, line.wins, strict=True)
-        ]
-        strip.plot(places, line.wins, **look.stroke, linewidth=1)
-        plot = f"budget-wins {line.label}"
-        style.marks(strip, places, line.wins, look, markersize=4, tips=tips, name=plot)
+        strip.plot(places, line.wins, **look._asdict(), linewidth=1, markersize=4)
     strip.set_ylim(-6, 106)
     strip.set_yticks([0, 50, 100])
     style.dress(strip, xlabel="calibration samples", ylabel="wins %")
@@ -457,7 +431,7 @@ def severity_curve(ax: Axes, found: SeverityCurves) -> None:
     bars below show the groups of one method, the lightest with the lowest scores.
     """
     curves, groups = found.curves, found.occupancy
-    panels = _draw_panels(ax, curves, curves.x, "severity-curve", *([0.4] if groups else []))
+    panels = _draw_panels(ax, curves, curves.x, *([0.4] if groups else []))
     if groups is not None:
         _draw_groups(panels[-1], curves, groups)
     panels[-1].set_xticks(curves.x, list(map(style.literal, curves.names)))
@@ -471,12 +445,7 @@ def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
     for group, share in enumerate(groups.shares.T):
         shade = 0.15 + 0.75 * group / max(last, 1)
         look: dict[str, Any] = {"color": style.PALETTE[0], "alpha": shade, "linewidth": 0}
-        bars = strip.bar(curves.x, share, 0.56, bottom, **look)
-        tips = [
-            f"{groups.label}, {name}: {value:.1f} % in group {group}"
-            for name, value in zip(curves.names, share, strict=True)
-        ]
-        style.with_tips(list(bars), tips, name=f"occupancy group {group}")
+        strip.bar(curves.x, share, 0.56, bottom, **look)
         bottom = bottom + share
     strip.set_ylim(0, 100)
     style.dress(strip, xlabel="", ylabel="samples %")
@@ -514,7 +483,7 @@ def within_margin(ax: Axes, found: Curves) -> None:
 
     Means, differences and hollow marks are as in :func:`~smallcal_lab.plots.budget_curve`.
     """
-    panels = _draw_panels(ax, found, found.x, "within-margin")
+    panels = _draw_panels(ax, found, found.x)
     panels[-1].set_xticks(found.x, list(found.names))
     panels[-1].set_xlabel("third of the calibration split by logit margin", color=style.INK)
 
@@ -573,7 +542,7 @@ def k_ablation(ax: Axes, found: GroupCurves) -> None:
             ax.plot(curves.x, values, color=style.FAINT, linewidth=1, zorder=1)
     ax.axhline(float(line.value[line.verdict.index(BASELINE)]), **style.REFERENCE)
     style.band(ax, curves.x, *line.band, style.look(0))
-    _draw_line(ax, curves, line, curves.x, line.value, "k-ablation")
+    _draw_line(ax, curves, line, curves.x, line.value)
     style.dress(ax, xlabel="groups", ylabel=curves.unit)
     base = f"Dashed: {curves.baseline}; hollow: tie with it."
     style.caption(ax, curves.about, curves.bars_text("Band, of the difference"), base)

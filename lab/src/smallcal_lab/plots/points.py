@@ -11,7 +11,6 @@ import numpy as np
 from smallcal.advice.refits import Spread
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, choose
-from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.twins import documented, draws
 from smallcal_lab.plots.curves import fitted_on, models_in, subject
@@ -203,15 +202,9 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
     ax.axhline(0, **style.REFERENCE)
     few = len(found.models) <= _MOST_MODELS
     for i, model in enumerate(found.models):
-        look, signed = style.look(i if few else 0), found.against != "error"
-        tips = [
-            f"{model.model}, {kind}: {found.what} {written(x, signed=signed)}, gain "
-            f"{written(gain, signed=True)}"
-            for kind, x, gain in zip(model.corruptions, model.x, model.gain, strict=True)
-        ]
+        look = style.look(i if few else 0)
         label = style.literal(f"{model.model}: {rank_words(*model.rank)}") if few else None
-        how: dict[str, Any] = {"tips": tips, "name": f"corruption-gain {model.model}"}
-        style.marks(ax, model.x, model.gain, look, label=label, zorder=3, **how)
+        ax.plot(model.x, model.gain, **look.mark, linestyle="none", label=label, zorder=3)
         if few and math.isfinite(model.slope):
             ends = np.array([model.x.min(), model.x.max()])
             line = model.intercept + model.slope * ends
@@ -285,17 +278,13 @@ def group_temperatures(ax: Axes, found: GroupTemperatures) -> None:
     if math.isfinite(found.pooled):
         ax.axhline(found.pooled, **style.REFERENCE)
     look = style.look(0)
-    for place, (label, temperatures) in enumerate(found.temperatures.items()):
+    for place, temperatures in enumerate(found.temperatures.values()):
         n = len(temperatures)
         x = place + (np.linspace(-0.3, 0.3, n) if n > 1 else np.zeros(1))
         middle, low, high = temperatures.T
         ax.vlines(x, low, high, color=look.color, linewidth=1.4)
         ax.plot(x, middle, color=style.FAINT, linewidth=1, zorder=1)
-        tips = [
-            f"{label}, group {group}: {t:.3f} ({a:.3f} to {b:.3f})"
-            for group, (t, a, b) in enumerate(temperatures)
-        ]
-        style.marks(ax, x, middle, look, tips=tips, name=f"group-temperatures {label}")
+        ax.plot(x, middle, **look.mark, linestyle="none")
     ax.set_xticks(range(len(found.temperatures)), list(map(style.literal, found.temperatures)))
     style.dress(ax, xlabel="", ylabel="temperature" + " over that of all" * found.relative)
     style.caption(ax, found.about)

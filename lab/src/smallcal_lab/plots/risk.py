@@ -14,7 +14,6 @@ import numpy as np
 
 from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
-from smallcal.metrics.units import written
 from smallcal.plots import style
 from smallcal.plots.twins import draws
 from smallcal_lab.plots.curves import head, mean_at, subject
@@ -106,13 +105,8 @@ def risk_density(ax: Axes, found: RiskDensity) -> None:
                 name += f" (AUROC {found.auroc[label]:.1f} %)"
             how: dict[str, Any] = {"linewidth": 1.4, "label": style.literal(name)}
             how |= {"color": look.color, "linestyle": style.DASHES[dash % len(style.DASHES)]}
+            how |= {"marker": look.marker, "markersize": 3}
             ax.step((low + high) / 2, np.where(some, share, np.nan), where="mid", **how)
-            tips = [
-                f"{label}, risk {a:.3f} to {b:.3f}: {written(value)} % of the {outcome} predictions"
-                for a, b, value in zip(low[some], high[some], share[some], strict=True)
-            ]
-            how = {"markersize": 3, "tips": tips, "name": f"risk-density {label} {outcome}"}
-            style.marks(ax, ((low + high) / 2)[some], share[some], look, **how)
     ax.set_yscale("log")
     ax.set_xlim(0, 1)
     style.dress(ax, xlabel="risk", ylabel="share of predictions in a bin (%)")
@@ -182,11 +176,7 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     x, low, middle, high = (values[known] for values in parts)
     ax.plot([0, 100], [100, 0], **style.REFERENCE)
     ax.vlines(x, low, high, color=look.color, linewidth=1.4)
-    tips = [
-        f"confidence {written(c)} %: risk {written(m)} % (quartiles {written(a)}, {written(b)})"
-        for c, m, a, b in zip(x, middle, low, high, strict=True)
-    ]
-    style.marks(ax, x, middle, look, tips=tips, name="risk-confidence")
+    ax.plot(x, middle, **look.mark, linestyle="none")
     ax.set_xlim(max(0.0, float(x.min(initial=100.0)) - 5), 101)
     ax.set_ylim(0, 1.1 * float(high.max(initial=1.0)))
     style.dress(ax, xlabel="raw confidence (%)", ylabel="risk (%)")
@@ -194,11 +184,8 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     for i, (name, errors) in enumerate(found.errors.items()):
         look, some = style.look(i), np.isfinite(errors)
         tenth, y = np.arange(1, N_PARTS + 1)[some], errors[some]
-        right.plot(tenth, y, **look.stroke, linewidth=1.4)
-        tips = [f"tenth {t} by {name}: {written(e)} %" for t, e in zip(tenth, y, strict=True)]
         label = style.literal(f"by {name}: AUROC {found.auroc[name]:.1f} %")
-        plot = f"risk-confidence errors {name}"
-        style.marks(right, tenth, y, look, label=label, tips=tips, name=plot)
+        right.plot(tenth, y, **look._asdict(), linewidth=1.4, label=label)
     right.set_xticks(range(1, N_PARTS + 1))
     style.dress(right, xlabel="tenth of the samples, the safest first", ylabel="errors (%)")
     head(right, "errors by risk and by raw confidence")
@@ -269,15 +256,9 @@ def group_gaps(ax: Axes, found: GroupGaps) -> None:
     groups = range(len(found.temperature))
     for group in groups:
         look, some = style.look(group), np.isfinite(found.accuracy[group])
-        parts = (found.confidence, found.accuracy, found.share)
-        x, y, share = (values[group][some] for values in parts)
-        ax.plot(x, y, **look.stroke, linewidth=1.4)
-        tips = [
-            f"group {group}: {written(n)} % of the samples, accuracy {written(a)} % at {written(c)}"
-            for n, c, a in zip(share, x, y, strict=True)
-        ]
+        x, y = found.confidence[group][some], found.accuracy[group][some]
         label = style.literal(f"group {group}, T = {found.temperature[group]:.3g}")
-        style.marks(ax, x, y, look, label=label, tips=tips, name=f"group-gaps {group}")
+        ax.plot(x, y, **look._asdict(), linewidth=1.4, label=label)
     ax.set(xlim=(0, 100), ylim=(0, 100))
     style.dress(ax, xlabel="confidence at one temperature (%)", ylabel="accuracy (%)")
     style.caption(ax, found.about)
@@ -286,12 +267,7 @@ def group_gaps(ax: Axes, found: GroupGaps) -> None:
     stages = {"one temperature": found.gap_at_one, found.label: found.gap}
     for i, (name, gaps) in enumerate(stages.items()):
         x = np.arange(len(gaps)) + (i - 0.5) * 0.3
-        bars = right.bar(x, gaps, 0.28, color=style.look(i).color, label=style.literal(name))
-        tips = [
-            f"{name}, group {group}: {written(gap, signed=True)} points"
-            for group, gap in enumerate(gaps)
-        ]
-        style.with_tips(list(bars), tips, name=f"group-gaps {name}")
+        right.bar(x, gaps, 0.28, color=style.look(i).color, label=style.literal(name))
     right.set_xticks(groups, list(map(str, groups)))
     style.dress(right, xlabel="group, lowest risk first", ylabel="confidence - accuracy (points)")
     head(right, "what is left in each group")
@@ -362,13 +338,11 @@ def risk_flow(ax: Axes, found: RiskFlow) -> None:
     sides = (found.shares.sum(axis=1), found.shares.sum(axis=0))
     bottoms = [np.concatenate([[0.0], np.cumsum(side + _GAP)[:-1]]) for side in sides]
     names = (CLEAN, f"severity {found.severity}")
-    for place, (name, side, bottom) in enumerate(zip(names, sides, bottoms, strict=True)):
+    for place, (side, bottom) in enumerate(zip(sides, bottoms, strict=True)):
         beside, align = (place + 0.1, "left") if place else (place - 0.1, "right")
         for group, share in enumerate(side):
-            bar = ax.bar([place], [share], 2 * _BAR, [bottom[group]], color=style.PALETTE[0])
-            bar[0].set(alpha=shade[group], linewidth=0)
-            tip = f"{name}: {written(share, 1)} % in group {group}"
-            style.with_tips(list(bar), [tip], name=f"risk-flow {name} group {group}")
+            bar: dict[str, Any] = {"color": style.PALETTE[0], "alpha": shade[group], "linewidth": 0}
+            ax.bar([place], [share], 2 * _BAR, [bottom[group]], **bar)
             text = style.literal(f"group {group}\n{share:.0f} %")
             look: dict[str, Any] = {"va": "center", "fontsize": style.SMALL, "color": style.INK}
             ax.annotate(text, (beside, bottom[group] + share / 2), ha=align, **look)
@@ -379,9 +353,7 @@ def risk_flow(ax: Axes, found: RiskFlow) -> None:
         share = float(found.shares[i, j])
         low = left[i] + (right[j] - left[i]) * rise
         look = {"color": style.PALETTE[0], "alpha": 0.6 * shade[i], "linewidth": 0}
-        ribbon = ax.fill_between(x, low, low + share, **look)
-        tip = f"from group {i} to group {j}: {written(share, 1)} % of the samples"
-        style.with_tips(ribbon, [tip], name=f"risk-flow {i} {j}")
+        ax.fill_between(x, low, low + share, **look)
         left[i] += share
         right[j] += share
     ax.set_xlim(-0.35, 1.35)
