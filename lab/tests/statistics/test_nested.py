@@ -257,7 +257,7 @@ def test_turning_the_sign_swaps_the_shares():
             [[1.0]],
             "one seed: its uncertainty is not measured; one draw: its uncertainty is not measured",
         ),
-        ([[1.0], [2.0]], "one draw per seed: their uncertainties cannot be separated"),
+        ([[1.0], [2.0]], "one draw in 2 of 2 seeds: its uncertainty is not measured"),
         ([[1.0], [2.0, 3.0]], "one draw in 1 of 2 seeds: its uncertainty is not measured"),
         ([[1.0, 0.0], [2.0, 3.0]], ""),
     ],

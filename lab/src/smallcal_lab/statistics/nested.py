@@ -3,23 +3,21 @@
 A study gives one difference (method minus baseline) for each seed and draw, or for each
 backbone, seed and draw, or for each seed, corruption and severity. Entries of one seed share a
 model, so they are not independent, and what is resampled decides how wide the interval is.
-Pairing needs no care: an entry already is a difference of two methods on the same samples.
 
 Each level has its own random stream, ``default_rng(random_state).spawn(n_levels)``. The stream
 of level k yields uniform numbers of shape (n_boot, w_1, ..., w_k), where w_j is the largest
 number of units any parent has at level j. A parent with c children uses the first c numbers of
 its row: u picks child floor(u c). So a plain loop can repeat every resample.
 
-All functions take values as an array with one axis for each level, highest first, or as nested
-lists, which may be ragged, such as seeds with different numbers of draws; ``levels`` are a
-singular noun for each level, for the texts of the result.
+Values are an array with one axis for each level, highest first, or nested lists, which may be
+ragged; ``levels`` are a singular noun for each level, for the texts of the result.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -60,14 +58,10 @@ def nested(
     The estimate is the mean over top units of the mean over the units inside each, and so on
     down: units of one parent weigh the same, however many entries they hold.
 
-    Notes
-    -----
     Units of a lower level are taken to be different ones in each parent, as draws are. Where
     they are the same in all, as corruptions are for all seeds, the spread between them counts
     for too little: look at :func:`clustered` on that axis as well. With few top units every
-    interval here is too narrow: for normal data with 20 draws and equal spread between and
-    within seeds, 95 % intervals from 3, 5, 10 and 20 seeds hold the truth in some 78, 87, 91
-    and 93 % of cases (benchmarks/small_counts.py).
+    interval here is too narrow (benchmarks/small_counts.py).
 
     Examples
     --------
@@ -93,12 +87,6 @@ def clustered(
     With seeds as units this is the spread between seeds alone; with corruption types as units
     every severity and every seed of a drawn type comes along. The estimate is that of
     :func:`nested`. Ragged lists need ``axis=0``.
-
-    Examples
-    --------
-    >>> result = clustered([[-0.6, -0.4], [-0.9, -0.7], [0.2, 0.3]], levels=("seed", "draw"))
-    >>> result.unit, result.excludes_zero
-    ('seed', False)
     """
     return _interval(_units(values, axis, levels), n_boot, level, random_state)
 
@@ -121,12 +109,6 @@ def tiers(
     """Give the three readings of a study of shifted data: values (seeds, corruptions, severities).
 
     Entries by themselves; corruption types, each with all its severities and seeds; every level.
-
-    Examples
-    --------
-    >>> table = np.arange(24.0).reshape(2, 3, 4)
-    >>> {name: row.point for name, row in tiers(table, n_boot=200).items()}
-    {'cell': 11.5, 'corruption': 11.5, 'seed x corruption x severity': 11.5}
     """
     names = ("seed", "corruption", "severity")
     if len(tree_of(values).shape) != len(names):
@@ -151,11 +133,6 @@ def crossed(
 
     For a full table whose axes cross: the same corruptions for all seeds. :func:`nested` would
     draw them anew for each seed, which makes the spread between corruptions count for too little.
-
-    Examples
-    --------
-    >>> crossed(np.arange(6.0).reshape(2, 3), levels=("seed", "corruption"), n_boot=200).unit
-    'seed x corruption'
     """
     tree = tree_of(values, levels)
     if not tree.shape:
@@ -198,21 +175,11 @@ def student(
     point, spread = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(n)
     reach = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)) * spread
     below = float(scipy.special.stdtr(n - 1, -point / spread)) if spread else float(point < 0)
-    return Interval(
-        point=point,
-        plain=point,
-        low=point - reach,
-        high=point + reach,
-        level=level,
-        n_boot=0,
-        unit=name,
-        p_below=below,
-        p_above=1 - below,
-        note="Student's t, no resampling",
+    ends = {"low": point - reach, "high": point + reach, "p_below": below, "p_above": 1 - below}
+    bare = interval_of(
+        point, np.empty(0), unit=name, level=level, note="Student's t, no resampling"
     )
-
-
-# --- values as a tree ----------------------------------------------------------------------------
+    return replace(bare, **ends)
 
 
 @dataclass(frozen=True)
@@ -242,11 +209,8 @@ class Tree:
         notes = []
         for k, (name, counts) in enumerate(zip(self.names, self.counts, strict=True)):
             alone, parents = int((counts == 1).sum()), len(counts)
-            if alone and alone == parents > 1:
-                above = self.names[k - 1]
-                notes.append(f"one {name} per {above}: their uncertainties cannot be separated")
-            elif alone:
-                where = f" in {alone} of {parents} {self.names[k - 1]}s" if parents > 1 else ""
+            where = f" in {alone} of {parents} {self.names[k - 1]}s" if parents > 1 else ""
+            if alone:
                 notes.append(f"one {name}{where}: its uncertainty is not measured")
         return "; ".join(notes)
 
@@ -303,9 +267,6 @@ def _units(values: object, axis: int, levels: Sequence[str] | None) -> Tree:
         raise InputError(f"axis {axis} of ragged lists has no units in common; use axis=0")
     others = tuple(k for k in range(depth) if k != axis)
     return _flat(tree.leaves.reshape(tree.shape).mean(axis=others), tree.names[axis])
-
-
-# --- resamples -----------------------------------------------------------------------------------
 
 
 def _interval(tree: Tree, n_boot: int, level: float, random_state: int) -> Interval:
