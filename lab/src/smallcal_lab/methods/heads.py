@@ -218,10 +218,11 @@ def _first_network(inputs: int, hidden: int, seed: int) -> Any:
     generator = torch.Generator(device="cpu").manual_seed(seed)
     layers: list[Any] = []
     options: Any = {"dtype": torch.float32, "device": "cpu"}
+    without_draws: Any = torch.nn.utils.skip_init
     for size, outputs in ((inputs, hidden), (hidden, 1)) if hidden else ((inputs, 1),):
         draw = torch.rand((outputs, size + 1), generator=generator, **options)
         start = (2 * draw - 1) / math.sqrt(size)
-        layer: Any = torch.nn.utils.skip_init(torch.nn.Linear, size, outputs, **options)
+        layer = without_draws(torch.nn.Linear, size, outputs, **options)
         layer.weight.data, layer.bias.data = start[:, :-1].contiguous(), start[:, -1].contiguous()
         layers += [torch.nn.GELU(), layer] if layers else [layer]
     return torch.nn.Sequential(*layers)

@@ -53,19 +53,19 @@ _MOST_BANDS, _APART = 4, 0.06
 class Line:
     """A method's numbers along an axis, in the units of the tables; NaN where there is none.
 
-    Mean and standard deviation (ddof = 0) over cells; paired difference from the baseline with its
-    interval; percent of cells and draws in which the method is strictly better; ``better``,
-    ``worse``, ``tie``, ``no interval`` or ``baseline``.
+    ``better``, ``worse``, ``tie``, ``no interval`` or ``baseline``; mean and standard deviation
+    (ddof = 0) over cells; paired difference from the baseline with its interval; percent of cells
+    and draws in which the method is strictly better.
     """
 
     label: str
+    verdict: tuple[str, ...]
     value: FloatArray
     spread: FloatArray
     difference: FloatArray
     low: FloatArray
     high: FloatArray
     wins: FloatArray
-    verdict: tuple[str, ...]
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
@@ -216,7 +216,7 @@ def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: boo
             won = win_rate(rows, study, metric, label).value if wins else won
         found.append((mean.value, mean.spread, gap.value, gap.low, gap.high, won, verdict))
     *numbers, verdicts = zip(*found, strict=True)
-    return Line(name, *(np.array(own, dtype=float) for own in numbers), verdict=verdicts)
+    return Line(name, verdicts, *(np.array(own, dtype=float) for own in numbers))
 
 
 def _draw_panels(ax: Axes, curves: Curves, places: FloatArray, *more: float) -> list[Axes]:

@@ -13,17 +13,9 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError, choose
 from smallcal.plots import style
 from smallcal.plots.twins import documented, draws
+from smallcal_lab.plots import given
 from smallcal_lab.plots.curves import fitted_on, models_in, subject
-from smallcal_lab.plots.given import (
-    RunLike,
-    Where,
-    clean,
-    name_in,
-    one_budget,
-    open_rows,
-    open_run,
-    require_one_of,
-)
+from smallcal_lab.plots.given import RunLike, Where
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.tables.clean import LEVEL, difference, is_bare
@@ -69,7 +61,7 @@ def difference_rows(
     >>> [(row["label"], round(row["value"], 2)) for row in difference_rows(columns)]
     [('none', 4.0)]
     """
-    opened = open_run(run, "clean", metric=metric, baseline=baseline, where=where)
+    opened = given.open_run(run, "clean", metric=metric, baseline=baseline, where=where)
     rows = opened.frame.where(set=CLEAN, metric=opened.metric)
     several = len(rows.unique("budget")) > 1
     scale = unit_of(opened.metric).scale
@@ -145,15 +137,15 @@ def corruption_gain_data(
     if against not in AGAINST:
         raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
     usual = study_named("heterogeneity")
-    opened = open_run(run, usual.name, metric=metric, baseline=baseline, where=where)
-    study, labels = one_budget(opened).study, opened.labels
+    opened = given.open_run(run, usual.name, metric=metric, baseline=baseline, where=where)
+    study, labels = given.one_budget(opened).study, opened.labels
     # Studies of shifts do not say whose gain it is.
     settings = {**usual.settings, **study.settings, "rivals": (study.baseline,)}
     if method is not None:
-        settings["gain_of"] = name_in(labels, method)
+        settings["gain_of"] = given.name_in(labels, method)
     ours, raw = settings["gain_of"], settings["raw"]
-    require_one_of("method", ours, labels)
-    require_one_of("the uncalibrated model", raw, labels)
+    given.require_one_of("method", ours, labels)
+    given.require_one_of("the uncalibrated model", raw, labels)
     table = heterogeneity(replace(study, settings=settings), opened.frame)
     if not table.rows:
         raise InputError("run has no shifted sets; the study heterogeneity measures them")
@@ -217,9 +209,9 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
             text += f"; rank correlations {low:+.2f} to {high:+.2f}, median {middle:+.2f}"
         style.caption(ax, text)
     ranks = f"rank correlation of gain and {AGAINST[found.against]} [{100 * LEVEL:g} % interval]"
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0.0}
-    title = {"title": style.literal(f"{found.about}\n{ranks}"), "title_fontsize": style.SMALL}
-    style.legend(ax, **place, **title, alignment="left")
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0.0}
+    title = style.literal(f"{found.about}\n{ranks}")
+    style.legend(ax, title=title, title_fontsize=style.SMALL, alignment="left", **place)
 
 
 class GroupTemperatures(NamedTuple):
@@ -242,7 +234,7 @@ def group_temperatures_data(run: RunLike, *, where: Where = None) -> GroupTemper
     alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` have
     temperatures too.
     """
-    opened = one_budget(clean(open_rows(run, "k-ablation-nll", where=where)))
+    opened = given.one_budget(given.clean(given.open_rows(run, "k-ablation-nll", where=where)))
     relative = len(models_in(opened)) > 1
     found, pooled = {}, list[float]()
     for label in opened.frame.unique("label"):

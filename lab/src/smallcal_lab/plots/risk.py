@@ -16,17 +16,9 @@ from smallcal.data.predictions import FloatArray
 from smallcal.errors import InputError
 from smallcal.plots import style
 from smallcal.plots.twins import draws
+from smallcal_lab.plots import given
 from smallcal_lab.plots.curves import head, mean_at, subject
-from smallcal_lab.plots.given import (
-    Run,
-    RunLike,
-    Where,
-    clean,
-    label_with,
-    one_budget,
-    open_rows,
-    require_one_of,
-)
+from smallcal_lab.plots.given import Run, RunLike, Where
 from smallcal_lab.studies.frame import CLEAN
 from smallcal_lab.studies.probes import CONFIDENCE_BINS, N_PARTS
 from smallcal_lab.studies.tables.groups import numbered
@@ -73,7 +65,7 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
     Rows alone are taken to be of the study ``risk-score``, which measures it on the calibration
     split.
     """
-    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
+    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
     bins = [f"bin{i:02d}" for i in numbered(opened.frame, r"share_of_right_bin(\d+)")]
     if not bins:
         raise InputError("run has no bins of risk; the study risk-score measures them")
@@ -145,8 +137,8 @@ def risk_confidence_data(
     method : str, optional
         Whose risk; the study's first unless it is given.
     """
-    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
-    label = label_with(opened, "error_by_risk0", method, of="the risk of")
+    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
+    label = given.label_with(opened, "error_by_risk0", method, of="the risk of")
 
     def tenths(name: str) -> FloatArray:
         return _means(opened, [f"{name}{i}" for i in range(N_PARTS)], label)
@@ -155,7 +147,9 @@ def risk_confidence_data(
     return RiskConfidence(
         label,
         100 * tenths("confidence_by_confidence"),
-        *(tenths(f"risk_{part}_by_confidence") for part in ("low", "middle", "high")),
+        tenths("risk_low_by_confidence"),
+        tenths("risk_middle_by_confidence"),
+        tenths("risk_high_by_confidence"),
         errors={name: tenths(f"error_by_{name}") for name in signals},
         auroc={name: mean_at(opened.frame, f"auroc_{name}", label) for name in signals},
         about=subject(opened, f"risk of {label} out of fold"),
@@ -221,8 +215,8 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
     method : str, optional
         Whose groups; the study's first unless it is given.
     """
-    opened = one_budget(clean(open_rows(run, "risk-score", where=where)))
-    label = label_with(opened, "gap_group0", method, of="groups of")
+    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
+    label = given.label_with(opened, "gap_group0", method, of="groups of")
     groups = numbered(opened.frame.where(label=label), r"accuracy_group(\d+)")
 
     def by_group(name: str) -> FloatArray:
@@ -234,7 +228,9 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
 
     return GroupGaps(
         label,
-        *map(by_group, ("temperature", "gap_one_group", "gap_group")),
+        by_group("temperature"),
+        by_group("gap_one_group"),
+        by_group("gap_group"),
         confidence=100 * by_bin("confidence"),
         accuracy=by_bin("accuracy"),
         share=by_bin("share_of"),
@@ -303,7 +299,7 @@ def risk_flow_data(
     method : str, optional
         Whose groups; the study's first unless it is given.
     """
-    opened = one_budget(open_rows(run, "risk-flow", where=where))
+    opened = given.one_budget(given.open_rows(run, "risk-flow", where=where))
     flows = [metric for metric in opened.frame.unique("metric") if metric.startswith("flow_")]
     rows = shifted_rows(opened.frame.where(metric=flows))
     if not len(rows):
@@ -311,10 +307,10 @@ def risk_flow_data(
             "run has no shifted set that is paired with the clean one; the study risk-flow "
             "measures how samples move between them"
         )
-    label = label_with(replace(opened, frame=rows), flows, method, of="the flow of")
+    label = given.label_with(replace(opened, frame=rows), flows, method, of="the flow of")
     severities = sorted(rows.unique("severity"))
     chosen = severities[-1] if severity is None else severity
-    require_one_of("severity", chosen, severities)
+    given.require_one_of("severity", chosen, severities)
     # Of the same cells at both ends: not every one need have this severity.
     both = opened.only(cell=rows.where(label=label, severity=chosen).unique("cell"))
     own = at_severity(both.frame.where(label=label), chosen)

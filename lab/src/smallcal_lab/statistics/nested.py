@@ -175,11 +175,10 @@ def student(
     point, spread = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(n)
     reach = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)) * spread
     below = float(scipy.special.stdtr(n - 1, -point / spread)) if spread else float(point < 0)
-    ends = {"low": point - reach, "high": point + reach, "p_below": below, "p_above": 1 - below}
     bare = interval_of(
         point, np.empty(0), unit=name, level=level, note="Student's t, no resampling"
     )
-    return replace(bare, **ends)
+    return replace(bare, low=point - reach, high=point + reach, p_below=below, p_above=1 - below)
 
 
 @dataclass(frozen=True)
