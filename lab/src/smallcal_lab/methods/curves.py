@@ -101,19 +101,7 @@ def fit_smart(
 
     The recipe is that of the authors' first release, the one with 49 parameters: Adam over the
     whole split, and of all weights on the way those with the lowest loss on it are kept. Where
-    these are no better than the pooled temperature, that one is used, with the flag
-    ``scalar_fallback``; so is it with fewer than two wrong or two right predictions.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> rng = np.random.default_rng(0)
-    >>> logits = rng.normal(size=(100, 3))
-    >>> labels = (logits + rng.normal(size=(100, 3))).argmax(axis=1)
-    >>> margin = np.diff(np.sort(logits))[:, -1]
-    >>> scores = (margin - margin.mean()) / margin.std()
-    >>> fit_smart(split_of(logits, labels, "bce", scores), epochs=200).map.n_parameters
-    49
+    these are no better than the pooled temperature, that one is used, flag ``scalar_fallback``.
     """
     if one_sided(split):
         return scalar_fallback(split)

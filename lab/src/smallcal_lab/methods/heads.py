@@ -77,9 +77,6 @@ def fit_head(
 ) -> MapFit:
     """Fit a network from ``split.scores`` of shape (n, d) to the temperature.
 
-    Where fewer than two predictions are wrong, or right, the result is the pooled temperature,
-    flag ``scalar_fallback``.
-
     Parameters
     ----------
     split : Split

@@ -1,9 +1,10 @@
 """Fit maps that learn parts on some samples and temperatures on others.
 
 Scaling-binning (Kumar, Liang and Ma 2019), Meta-Cal (Ma and Blaschko 2021) and semantic-aware
-groups (Yang, Zhan and Gan 2023). Each part of the fit sees samples that the other did not, so that
-neither is too good to be true on new data. Weights count in temperatures only; samples of weight
-zero are left out.
+groups (Yang, Zhan and Gan 2023). Each part of the fit sees samples that the other did not. Where
+fewer than two predictions are right or wrong, or there is too little to learn parts from, the
+result is one temperature for all, flag ``scalar_fallback``. Weights count in temperatures only;
+samples of weight zero are left out.
 """
 
 from __future__ import annotations
@@ -58,17 +59,7 @@ def fit_binning(split: Split, *, n_bins: int = 10) -> MapFit:
     """Fit a temperature on half of the split, and bins of equal mass on the other half.
 
     With fewer than ten samples for each bin there are fewer bins, and the flag ``fewer_bins``; so
-    too where confidences coincide. Where not even two can be made, or fewer than two predictions
-    are right or wrong, the result is one temperature for all, flag ``scalar_fallback``.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(400, 5)) * 3
-    >>> y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)  # true temperature: 2
-    >>> [round(value, 2) for value in fit_binning(split_of(z, y), n_bins=4).map.values]
-    [0.36, 0.47, 0.6, 0.78]
+    too where confidences coincide.
     """
     if n_bins < 2:
         raise InputError(f"n_bins must be at least 2; got {n_bins}")
@@ -114,24 +105,11 @@ def fit_rejecting(
 
     ``split.scores`` are the entropies of softmax(z). A tenth of the samples, drawn at random,
     chooses the threshold, the others the temperature. Rejected samples get 1/C, up to about a
-    millionth per unit of logit: just enough to keep the argmax. Where the split is too small or
-    too one-sided for this, or the promise means accepting or rejecting every sample, the result is
-    one temperature for all, flag ``scalar_fallback``.
+    millionth per unit of logit: just enough to keep the argmax.
 
     The threshold promises of new data: with the constraint "miscoverage" that of the samples
     predicted rightly no more than a share ``level`` is rejected, by default 0.05; with "accuracy"
     that of those accepted a share ``level`` is right, by default one that halves the error rate.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> from smallcal.calibrators.signals import statistics
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(400, 5)) * 3
-    >>> y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)  # true temperature: 2
-    >>> fit = fit_rejecting(split_of(z, y, scores=statistics(z)[:, 3]), level=0.2)
-    >>> [round(t, 1) for t in fit.map.steps], sum(fit.counts)
-    ([2.0, 1000000.0], 400)
     """
     target = _level(split, constraint, level)
     rows = weighted_rows(split)
@@ -204,9 +182,7 @@ def fit_semantic(
     ``split.scores`` are the features. Partitions W are learned by log-likelihood plus ``penalty``
     times the mean squared entry of W, temperatures of their groups by ``split.goal``. The counts
     are, partition after partition, the samples that each temperature was fitted on. A group with
-    fewer than ``discipline.min_group_size`` of them takes the pooled temperature, flag
-    ``fallback``; where all do, or fewer than two predictions are right or wrong, the result is one
-    temperature for all, flag ``scalar_fallback``. Flags name no groups: there are too many.
+    too few takes the pooled temperature, flag ``fallback``; flags name no groups.
 
     Examples
     --------
@@ -261,8 +237,7 @@ def soft_loss(
 
     A sample's share in group k is softmax(W u)_k, and its probabilities are the shares' mixture
     of softmax(z / T_k). The loss is the mean negative log-likelihood plus
-    ``penalty`` x mean(W²). The parameters are log T_1 ... log T_K and then W row by row:
-    temperatures in logarithms cannot become negative.
+    ``penalty`` x mean(W²). The parameters are log T_1 ... log T_K and then W row by row.
     """
     n_groups = len(parameters) // (features.shape[1] + 1)
     beta = np.exp(-parameters[:n_groups])

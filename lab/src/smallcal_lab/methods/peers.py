@@ -37,11 +37,7 @@ Predict: TypeAlias = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class PeerMap(ProbabilityMap):
-    """A calibrator fitted by another package, which must be there to apply it.
-
-    ``name`` is that in ``PEERS``, ``count`` the number of fitted scalars, or of the distinct levels
-    of step functions.
-    """
+    """A calibrator fitted by another package; ``count`` are its fitted scalars, or its levels."""
 
     name: str
     predict: Predict
@@ -84,18 +80,7 @@ class Peer(NamedTuple):
 
 @recipe("peer", keeps_argmax=False, saved=False)
 def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
-    """Fit a calibrator of another package, by its name in ``PEERS``.
-
-    Where the peer itself fails, the result is one temperature, with the flag ``scalar_fallback``.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> split = split_of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
-    >>> fitted = fit_peer(split, peer="venn-abers:classwise").map
-    >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).shape
-    (2, 2)
-    """
+    """Fit a calibrator of another package, by its name in ``PEERS``."""
     if peer not in PEERS:
         raise InputError(f"unknown peer {peer!r}; choose from {', '.join(PEERS)}")
     row, preds = PEERS[peer], split.preds
@@ -168,8 +153,8 @@ def _as_torch_logits(logits: FloatArray) -> Any:
 def _fit_venn_abers(module: ModuleType, split: Split) -> tuple[Predict, int]:
     """Fit the package's binary ``VennAbers`` per class; of two classes only the second is fitted.
 
-    One-vs-one, its default, would take 4,950 fits for 100 classes. It has no parameters: the
-    distinct lower and upper probabilities are counted, as the levels are for isotonic.
+    One-vs-one, its default, would take 4,950 fits for 100 classes. The distinct lower and upper
+    probabilities are counted, as the levels are for isotonic.
     """
     own, labels = softmax(_wide(split)), split.preds.labels
     counts = np.bincount(labels, minlength=own.shape[1])

@@ -1,7 +1,8 @@
 """Plots of a metric along an axis, method by method: budgets, severities, margins, groups.
 
 Their numbers are those of the tables. Above stand means; below them paired differences from the
-baseline with their 95 % intervals, so that how much models differ does not matter.
+baseline with their 95 % intervals, so that how much models differ does not matter. Marks are hollow
+where an interval holds zero, or there is none.
 """
 
 from __future__ import annotations
@@ -69,10 +70,7 @@ class Line:
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """The interval of the difference, put around the line; no width where it is the baseline.
-
-        Where every model has as many seeds, it holds the baseline's value exactly in a tie.
-        """
+        """The interval of the difference, put around the line, or around the baseline itself."""
         own = np.array([verdict == BASELINE for verdict in self.verdict])
         ends = (np.where(own, 0.0, end - self.difference) for end in (self.low, self.high))
         low, high = (self.value + end for end in ends)
@@ -83,10 +81,8 @@ class Line:
 class Curves:
     """A metric along an axis, for every method.
 
-    ``names`` stand at the places ``x``. ``models`` are the data sets and backbones that the numbers
-    are of, ``n_cells`` counts these with their seeds; ``left_out`` was not measured everywhere, so
-    that it is in no number. ``fitted`` says on how many samples, if that is known, ``intervals``
-    what was resampled.
+    ``models`` and ``n_cells`` say what the numbers are of, ``left_out`` what was not measured
+    everywhere, ``fitted`` on how many samples, and ``intervals`` what was resampled.
     """
 
     metric: str
@@ -252,8 +248,7 @@ def _draw_line(
 def _draw_gaps(ax: Axes, curves: Curves, places: FloatArray, *, bars: bool) -> None:
     """Draw the differences from the baseline with their intervals, as bands or as bars.
 
-    A method much further away than the others, as the uncalibrated model often is, leaves the
-    scale, which is said: it would press all others together.
+    A method much further away than the others leaves the scale, which is said.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -323,9 +318,8 @@ def budget_curve_data(
 ) -> Curves:
     """Return a metric at each budget: means, differences from the baseline, wins.
 
-    The numbers are those of the tables ``means``, ``differences`` and ``wins`` of all models
-    together, made of the cells that were measured with every method at every budget. Rows alone
-    are taken to be of the study ``budget``.
+    Of all models together, and of the cells that were measured with every method at every budget.
+    Rows alone are taken to be of the study ``budget``.
 
     Parameters
     ----------
@@ -364,10 +358,7 @@ def budget_curve(ax: Axes, found: Curves) -> None:
 
 
 class Occupancy(NamedTuple):
-    """Percent of the samples in each group of the method ``label``.
-
-    ``shares`` has a row for each severity and a column for each group, lowest scores first.
-    """
+    """Percent of the samples of a method in each group (column) by severity (row)."""
 
     label: str
     shares: FloatArray
@@ -385,10 +376,9 @@ def severity_curve_data(
 ) -> SeverityCurves:
     """Return a metric on clean samples and at each severity, and the occupancy of groups.
 
-    Means are those of the table ``severity``, shares those of the table ``occupancy``, of all
-    models together; differences are paired by set, with models, seeds in each and sets in each
-    resampled. Only corruptions that a cell has at every severity count. Rows alone are taken to be
-    of the study ``shift``.
+    Of all models together; differences are paired by set, with models, seeds in each and sets in
+    each resampled. Only corruptions that a cell has at every severity count. Rows alone are taken
+    to be of the study ``shift``.
     """
     fit = ["cell", "label"]
     opened = given.one_budget(
@@ -427,8 +417,8 @@ def _occupancy(run: Run, parts: Sequence[Frame]) -> Occupancy | None:
 def severity_curve(ax: Axes, found: SeverityCurves) -> None:
     """Draw a metric against severity, and below it which groups the samples fall into.
 
-    Means, differences and hollow marks are as in :func:`~smallcal_lab.plots.budget_curve`. The
-    bars below show the groups of one method, the lightest with the lowest scores.
+    Panels are as in :func:`~smallcal_lab.plots.budget_curve`; the lightest bars are the groups with
+    the lowest scores.
     """
     curves, groups = found.curves, found.occupancy
     panels = _draw_panels(ax, curves, curves.x, *([0.4] if groups else []))
@@ -457,10 +447,9 @@ def within_margin_data(
 ) -> Curves:
     """Return a metric within thirds of the logit margin, under shift where there is one.
 
-    Means are those of the table ``within-margin`` of all models together; differences are paired
-    by set, with models, seeds in each and sets in each resampled. ``where={"set": "clean"}`` takes
-    the clean samples of a run that has both. Rows alone are taken to be of the study
-    ``within-margin``. The names of the places are low, mid and high.
+    Of all models together; differences are paired by set, with models, seeds in each and sets in
+    each resampled. ``where={"set": "clean"}`` takes the clean samples of a run that has both. Rows
+    alone are taken to be of the study ``within-margin``.
     """
     opened = given.open_run(run, "within-margin", metric=metric, baseline=baseline, where=where)
     shifted = shifted_rows(given.one_budget(opened).frame)
@@ -481,7 +470,7 @@ def within_margin_data(
 def within_margin(ax: Axes, found: Curves) -> None:
     """Draw a metric within thirds of the logit margin, and differences from the baseline.
 
-    Means, differences and hollow marks are as in :func:`~smallcal_lab.plots.budget_curve`.
+    Panels are as in :func:`~smallcal_lab.plots.budget_curve`.
     """
     panels = _draw_panels(ax, found, found.x)
     panels[-1].set_xticks(found.x, list(found.names))
@@ -489,10 +478,7 @@ def within_margin(ax: Axes, found: Curves) -> None:
 
 
 class GroupCurves(NamedTuple):
-    """A metric by the number of groups, the ``x`` of ``curves``.
-
-    Their only line is of all models together; ``by_model`` has the means of each model.
-    """
+    """A metric by the number of groups: one line of all models together, and the means of each."""
 
     curves: Curves
     by_model: Mapping[str, FloatArray]
@@ -503,8 +489,7 @@ def k_ablation_data(
 ) -> GroupCurves:
     """Return a metric for each number of groups, of all models and of each.
 
-    The numbers are those of the tables ``means`` and ``differences``. Rows alone are taken to be
-    of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
+    Rows alone are taken to be of the study ``k-ablation``, whose labels are ``K=1``, ``K=2``, ...
     """
     opened = given.open_run(run, "k-ablation", metric=metric, baseline=baseline, where=where)
     opened = given.one_budget(given.clean(opened))
@@ -533,8 +518,7 @@ def k_ablation_data(
 def k_ablation(ax: Axes, found: GroupCurves) -> None:
     """Draw a metric against the number of groups: all models together, and each behind.
 
-    The band is the 95 % interval of the paired difference from the baseline (one group), put
-    around the line; marks are hollow where it holds zero.
+    The band is the 95 % interval of the paired difference from the baseline, put around the line.
     """
     curves, line = found.curves, found.curves.lines[0]
     if len(found.by_model) > 1:

@@ -167,8 +167,8 @@ def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
     """Return the rows of what was measured everywhere along an axis, and what is left out.
 
     A curve whose points are means of different models, or of different corruptions, would rise
-    and fall with who is in them. So of budgets, cells are kept that have all methods at all
-    budgets; of severities, the corruptions of a cell that have all methods at all severities.
+    and fall with who is in them: of budgets, cells are kept that have all methods at all budgets;
+    of severities, the corruptions of a cell that have all methods at all severities.
     """
     rows, unit = run.frame.where(metric=run.metric), ["cell"]
     if along == "severity":

@@ -44,22 +44,9 @@ def difference_rows(
 ) -> list[dict[str, Any]]:
     """Return paired differences from the baseline as rows for :func:`smallcal.plots.forest`.
 
-    They are those of the table ``differences``, in its units; labels name the budget where there
-    are several. A difference of a single fit has no interval and is left out. Rows alone are taken
-    to be of the study ``clean``.
-
-    Returns
-    -------
-    list of dict
-        With ``label``, ``value``, ``low`` and ``high``.
-
-    Examples
-    --------
-    >>> columns = {"cell": list("aabb"), "dataset": list("aabb"), "backbone": ["mlp"] * 4,
-    ...            "label": ["tva-ts", "none"] * 2, "metric": ["ece15"] * 4,
-    ...            "value": [0.02, 0.05, 0.01, 0.06]}
-    >>> [(row["label"], round(row["value"], 2)) for row in difference_rows(columns)]
-    [('none', 4.0)]
+    They are those of the table ``differences``: ``label``, ``value``, ``low`` and ``high``, in its
+    units. Labels name the budget where there are several. A difference of a single fit has no
+    interval and is left out. Rows alone are taken to be of the study ``clean``.
     """
     opened = given.open_run(run, "clean", metric=metric, baseline=baseline, where=where)
     rows = opened.frame.where(set=CLEAN, metric=opened.metric)
@@ -121,8 +108,7 @@ def corruption_gain_data(
 ) -> CorruptionGains:
     """Return the gain of a method under each corruption and what it is drawn against.
 
-    The numbers are those of the table ``heterogeneity``: means over severities, draws and seeds.
-    Rows alone are taken to be of the study ``heterogeneity``.
+    The numbers are those of the table ``heterogeneity``. Rows alone are taken to be of that study.
 
     Parameters
     ----------
@@ -130,9 +116,7 @@ def corruption_gain_data(
         The uncalibrated model's error, as the paper has it; or the signed gap, mean confidence
         minus accuracy, of the uncalibrated model or of the baseline.
     method : str, optional
-        Whose gain it is; the study's own unless it is given.
-    baseline : str, optional
-        Over whom; the study's own unless it is given.
+        Whose gain over the baseline it is; the study's own unless it is given.
     """
     if against not in AGAINST:
         raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
@@ -187,9 +171,8 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
 
     Against the uncalibrated model's error a correlation says as much about that model as about
     the method: its sign turns with the side on which that model errs. A signed gap has a side.
-    Points above the dashed line favour the method. The legend has Spearman's rank correlation of
-    each model with its 95 % interval; the line through the points is that of Theil and Sen. With
-    many models all points look the same, and the title has the median correlation.
+    The legend has Spearman's rank correlation of each model with its 95 % interval; lines are those
+    of Theil and Sen. Many models look the same, and the title has their median correlation.
     """
     ax.axhline(0, **style.REFERENCE)
     few = len(found.models) <= _MOST_MODELS
@@ -217,8 +200,8 @@ def corruption_gain(ax: Axes, found: CorruptionGains) -> None:
 class GroupTemperatures(NamedTuple):
     """Median and quartiles over fits of the temperatures of groups, (groups, 3), by entry.
 
-    Lowest scores first. Where they are ``relative``, they are divided by what one temperature for
-    all would be in each fit; ``pooled`` is the median of that one, or 1.
+    Where they are ``relative``, they are divided by what one temperature for all would be in each
+    fit; ``pooled`` is the median of that one, or 1.
     """
 
     temperatures: dict[str, FloatArray]
@@ -231,8 +214,7 @@ def group_temperatures_data(run: RunLike, *, where: Where = None) -> GroupTemper
     """Return the temperatures of every entry's groups: median and quartiles over fits.
 
     Those of several models are divided by what one temperature for all would be in each fit. Rows
-    alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` have
-    temperatures too.
+    alone are taken to be of the study ``k-ablation-nll``; ``k-ablation`` and ``audit`` suit too.
     """
     opened = given.one_budget(given.clean(given.open_rows(run, "k-ablation-nll", where=where)))
     relative = len(models_in(opened)) > 1
@@ -265,7 +247,6 @@ def group_temperatures(ax: Axes, found: GroupTemperatures) -> None:
     """Draw the temperatures of every entry's groups, the lowest scores at the left of each.
 
     Marks are medians over fits, bars their quartiles; the dashed line is one temperature for all.
-    Those of several models are divided by it.
     """
     if math.isfinite(found.pooled):
         ax.axhline(found.pooled, **style.REFERENCE)

@@ -1,7 +1,4 @@
-"""Plots of the risk score: how it is spread, what it adds to the confidence, what groups keep.
-
-``risk_flow`` shows where samples go under shift.
-"""
+"""Plots of the risk score: how it is spread, what it adds to the confidence, what groups keep."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ def _beside(ax: Axes) -> Axes:
 
 
 class RiskDensity(NamedTuple):
-    """Percent of the ``right`` and of the ``wrong`` predictions in bins of risk, by method.
-
-    Means over cells. ``auroc`` is that of ranking errors by the risk, in percent.
-    """
+    """Percent of the ``right`` and of the ``wrong`` predictions in bins of risk, by method."""
 
     edges: FloatArray
     shares: dict[str, dict[str, FloatArray]]
@@ -63,7 +57,7 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
     """Return how the out-of-fold risk of right and of wrong predictions is spread.
 
     Rows alone are taken to be of the study ``risk-score``, which measures it on the calibration
-    split.
+    split. The AUROC is that of ranking errors by the risk, in percent.
     """
     opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
     bins = [f"bin{i:02d}" for i in numbered(opened.frame, r"share_of_right_bin(\d+)")]
@@ -84,10 +78,7 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
 
 @draws(risk_density_data)
 def risk_density(ax: Axes, found: RiskDensity) -> None:
-    """Draw the share of right and of wrong predictions in each bin of the out-of-fold risk.
-
-    On a scale of logarithms, because most right predictions have very little risk.
-    """
+    """Draw the share of right and of wrong predictions in each bin of the out-of-fold risk."""
     low, high = found.edges[:-1], found.edges[1:]
     for dash, (label, both) in enumerate(found.shares.items()):
         for i, (outcome, share) in enumerate(both.items()):
@@ -109,9 +100,8 @@ def risk_density(ax: Axes, found: RiskDensity) -> None:
 class RiskConfidence(NamedTuple):
     """The risk of samples in tenths by confidence, and errors in tenths by either, in percent.
 
-    Mean raw confidence of each tenth, the most confident first; quartiles of the out-of-fold risk
-    of the method ``label`` there; error rates in tenths by ``risk`` and by ``confidence``, the
-    safest first, and the AUROC of ranking errors by either.
+    Quartiles of the out-of-fold risk of the method ``label`` in tenths, the most confident first;
+    error rates in tenths by ``risk`` and by ``confidence``, the safest first, and their AUROC.
     """
 
     label: str
@@ -160,9 +150,8 @@ def risk_confidence_data(
 def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     """Draw the risk against the confidence, and beside it the errors in tenths by either.
 
-    Left, the median risk in tenths of equally many samples by raw confidence, with quartiles; on
-    the dashed line the risk is one minus the confidence. Right, the share of errors in tenths by
-    risk and by confidence: whose rises more steeply ranks errors better.
+    Left, the median risk in tenths by raw confidence, with quartiles; on the dashed line the risk
+    is one minus the confidence. Right, whose errors rise more steeply ranks errors better.
     """
     right = _beside(ax)
     look, known = style.look(0), np.isfinite(found.middle)
@@ -242,10 +231,8 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
 def group_gaps(ax: Axes, found: GroupGaps) -> None:
     """Draw the accuracy of groups at equal confidence, and beside it their gaps.
 
-    Left, group by group, how accurate predictions of the same confidence are, where the
-    confidence is that of one temperature for all: if that were enough, groups would not differ
-    where they meet. Right, confidence minus accuracy in each group, at one temperature and at the
-    group's own.
+    Left: if the confidence of one temperature for all were enough, groups would not differ where
+    they meet. Right, confidence minus accuracy, at one temperature and at the group's own.
     """
     right = _beside(ax)
     ax.plot([0, 100], [0, 100], **style.REFERENCE)
@@ -271,10 +258,9 @@ def group_gaps(ax: Axes, found: GroupGaps) -> None:
 
 
 class RiskFlow(NamedTuple):
-    """Percent of all samples that move from a group of the clean set to one of a shifted set.
+    """Percent of all samples that move from a group of the clean set, a row, to a shifted one.
 
-    ``shares`` has a row for each group of the method ``label`` on the clean set, a column for each
-    at the severity. ``mean_risk`` is that on both; NaN where a method has no risk.
+    ``mean_risk`` is that on both; NaN where a method has no risk.
     """
 
     label: str
@@ -326,9 +312,8 @@ def risk_flow_data(
 def risk_flow(ax: Axes, found: RiskFlow) -> None:
     """Draw how samples move from the groups of the clean set to those of a shifted one.
 
-    The bars at both sides are the groups, the darkest with the highest scores; a ribbon is as
-    wide as the share of samples that it stands for. It needs sets whose rows are the clean
-    samples in the same order, which nobody has in use.
+    The bars at both sides are the groups, the darkest with the highest scores. It needs sets whose
+    rows are the clean samples in the same order, which nobody has in use.
     """
     shade = 0.2 + 0.7 * np.linspace(0, 1, len(found.shares))
     sides = (found.shares.sum(axis=1), found.shares.sum(axis=0))

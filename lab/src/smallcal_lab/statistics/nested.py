@@ -158,13 +158,6 @@ def student(
 
     No resampling, and the conservative choice with few units: from three or five seeds a
     bootstrap cannot see how far the next seed may lie, and its intervals are too narrow.
-    ``p_below`` and ``p_above`` are those of the t distribution.
-
-    Examples
-    --------
-    >>> found = student([[-0.6, -0.4], [-0.9, -0.7], [-0.2, -0.3]], levels=("seed", "draw"))
-    >>> round(found.low, 2), round(found.high, 2)
-    (-1.2, 0.17)
     """
     require_level(level)
     units = _units(values, axis, levels)

@@ -4,9 +4,9 @@ A *unit* is a set of test samples with everything that was predicted for them: f
 prediction, or several that are averaged (draws of the calibration split, or seeds that were tested
 on the same samples). Methods of a unit are resampled together, so that differences are paired.
 
-A resample of a calibration error is noisier than the error, hence higher on average: percentiles of
-such resamples are not centred at the estimate. They are what the paper prints; intervals that hold
-the truth as often as they say are those of :mod:`smallcal.statistics.bootstrap`.
+A resample of a calibration error is noisier than the error, hence higher on average. These
+percentiles are what the paper prints; intervals that hold the truth as often as they say are those
+of :mod:`smallcal.statistics.bootstrap`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ _Key = tuple[str, str]
 class Replicates:
     """Metrics of methods in resamples, by method and metric.
 
-    ``points`` are the metrics of each unit as they are, ``values`` of shape (n_boot, units) those
-    in each resample. Each unit's is a resample of its own where they are ``pooled``; else their
-    mean is.
+    ``points`` are the metrics of each unit as they are, ``values`` those in each resample, of shape
+    (n_boot, units). Where they are ``pooled``, each unit's is a resample; else their mean is.
     """
 
     points: Mapping[_Key, FloatArray]
@@ -80,20 +79,6 @@ def seeds_then_samples(
     """Resample units (seeds), then the test samples of each drawn: the paper's clean inference.
 
     It gives the interval of the mean over seeds, of this model trained again and tested again.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> units = []
-    >>> for _ in range(3):
-    ...     p = rng.dirichlet([1, 1], size=200)
-    ...     y = (rng.random(200) < p[:, 1]).astype(int)
-    ...     views = {"honest": p, "flat": np.full((200, 2), 0.5)}
-    ...     units.append({name: [Scored.of(y, proba)] for name, proba in views.items()})
-    >>> found = seeds_then_samples(units, ["nll"], n_boot=200)
-    >>> found = found.interval("honest", "nll", minus="flat")
-    >>> found.unit, found.p_below
-    ('seeds x samples', 1.0)
     """
     chosen, flat = _prepared(units, metrics, n_boot)
     drawn = resampled_seeds(flat, chosen, n_boot=n_boot, random_state=random_state, plain=True)
