@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,20 +13,14 @@ from smallcal.errors import InputError, choose
 from smallcal.plots import style
 from smallcal.plots.twins import documented, draws
 from smallcal_lab.plots import given
-from smallcal_lab.plots.curves import fitted_on, models_in, subject
+from smallcal_lab.plots.curves import fitted_on, mean_at, models_in, subject
 from smallcal_lab.plots.given import RunLike, Where
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.tables.clean import LEVEL, difference, is_bare
 from smallcal_lab.studies.tables.groups import numbered
-from smallcal_lab.studies.tables.shift import (
-    SIGNED,
-    gap_heading,
-    heterogeneity,
-    rank_interval,
-    rank_words,
-)
-from smallcal_lab.studies.tables.table import Number, heading_of, unit_of
+from smallcal_lab.studies.tables.shift import SIGNED, rank_interval, rank_words, shifted_rows
+from smallcal_lab.studies.tables.table import heading_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,45 +113,43 @@ def corruption_gain_data(
     """
     if against not in AGAINST:
         raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
-    usual = study_named("heterogeneity")
-    opened = given.open_run(run, usual.name, metric=metric, baseline=baseline, where=where)
+    opened = given.open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
     study, labels = given.one_budget(opened).study, opened.labels
     # Studies of shifts do not say whose gain it is.
-    settings = {**usual.settings, **study.settings, "rivals": (study.baseline,)}
-    if method is not None:
-        settings["gain_of"] = given.name_in(labels, method)
-    ours, raw = settings["gain_of"], settings["raw"]
+    settings = {**study_named("heterogeneity").settings, **study.settings}
+    raw, base, name = settings["raw"], study.baseline, opened.metric
+    ours = settings["gain_of"] if method is None else given.name_in(labels, method)
     given.require_one_of("method", ours, labels)
     given.require_one_of("the uncalibrated model", raw, labels)
-    table = heterogeneity(replace(study, settings=settings), opened.frame)
-    if not table.rows:
+    rows = shifted_rows(opened.frame)
+    if not len(rows):
         raise InputError("run has no shifted sets; the study heterogeneity measures them")
-    heading = heading_of(opened.metric)
-    what, axis = f"{raw} {heading}", f"{raw}: {heading}"
+    across, of = name, raw
+    what, axis = f"{raw} {heading_of(name)}", f"{raw}: {heading_of(name)}"
     if against != "error":
-        what = gap_heading(raw if against == "raw_gap" else study.baseline)
-        axis = f"{what}: mean confidence minus accuracy, points"
-    if what not in table.header:
-        raise InputError(f"run has no {SIGNED} of {what.removeprefix('gap of ')}: measure it there")
-    places = map(table.header.index, ("models", "corruption", what, f"gain over {study.baseline}"))
-    points: dict[str, list[tuple[str, float, float]]] = {}
-    for model, kind, x, gain in zip(*([row[i] for row in table.rows] for i in places), strict=True):
-        if isinstance(x, Number) and isinstance(gain, Number):
-            points.setdefault(str(model), []).append((str(kind), x.value, gain.value))
-    models = tuple(_model_gain(model, *zip(*own, strict=True)) for model, own in points.items())
+        across, of = SIGNED, raw if against == "raw_gap" else base
+        what, axis = f"gap of {of}", f"gap of {of}: mean confidence minus accuracy, points"
+        if of not in rows.where(metric=SIGNED).unique("label"):
+            raise InputError(f"run has no {SIGNED} of {of}: measure it there")
+    models = []
+    for _, model, part in rows.models():
+        points = []
+        for (kind,), own in part.groups("set"):
+            error, x = mean_at(own, name, raw), mean_at(own, across, of)
+            gain = mean_at(own, name, base) - mean_at(own, name, ours)
+            if np.isfinite([error, x, gain]).all():
+                points.append((error, str(kind), x, gain))
+        if points:
+            _, kinds, xs, gains = zip(*sorted(points, key=lambda point: point[0]), strict=True)
+            models.append(_model_gain(model, kinds, np.array(xs), np.array(gains)))
     n = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     about = "; ".join(filter(None, [n, fitted_on(opened.frame)]))
-    return CorruptionGains(
-        opened.metric, ours, study.baseline, raw, models, about, against, what, axis
-    )
+    return CorruptionGains(name, ours, base, raw, tuple(models), about, against, what, axis)
 
 
-def _model_gain(
-    model: str, kinds: tuple[str, ...], across: tuple[float, ...], gains: tuple[float, ...]
-) -> ModelGain:
+def _model_gain(model: str, kinds: tuple[str, ...], x: FloatArray, gain: FloatArray) -> ModelGain:
     from scipy.stats import theilslopes
 
-    x, gain = np.array(across), np.array(gains)
     slope, intercept = math.nan, math.nan
     if len(x) > 2 and np.ptp(x) > 0:
         slope, intercept, *_ = map(float, theilslopes(gain, x))
