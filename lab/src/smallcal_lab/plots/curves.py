@@ -287,10 +287,10 @@ def _name_lines(ax: Axes, curves: Curves) -> None:
 
     looks = curves.looks
     handles = [Line2D([], [], **look._asdict()) for look in looks.values()]
-    names = [f"{name} (baseline)" if name == curves.baseline else name for name in looks]
     handles.append(Line2D([], [], color=style.GREY, marker="o", mfc="none", linestyle="none"))
+    names = [f"{name} (baseline)" if name == curves.baseline else name for name in looks]
     bare = any("no interval" in line.verdict for line in curves.lines)
-    names.append(f"tie with {curves.baseline}" + (",\nor no interval" if bare else ""))
+    names.append(f"tie with {curves.baseline}" + ",\nor no interval" * bare)
     place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
     style.legend(ax, (handles, names), **place)
 

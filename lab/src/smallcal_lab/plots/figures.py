@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
@@ -13,7 +14,7 @@ from smallcal.plots import style
 from smallcal.plots.forest_plot import forest
 from smallcal_lab import plots
 from smallcal_lab.plots.curves import curves_of
-from smallcal_lab.plots.given import clean, open_run
+from smallcal_lab.plots.given import Where, clean, open_run
 from smallcal_lab.studies.frame import ALL, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.shift import SIGNED
@@ -22,40 +23,37 @@ from smallcal_lab.studies.tables.table import better_of, heading_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: What the lines over a figure of differences need, in inches.
-_CAPTION = 0.6
-
 
 class Figure(NamedTuple):
     """How a figure is drawn, of studies that have one of its tables and suit it besides.
 
-    It is drawn for each budget, unless it has ``all_budgets``; ``of_metric`` says whether it is of
-    a metric that can be chosen.
+    It is drawn for each budget, unless it has ``all_budgets``.
     """
 
     draw: Callable[..., Axes]
     tables: tuple[str, ...]
     also: Callable[[Study], bool] = lambda study: True
     all_budgets: bool = False
-    of_metric: bool = True
 
     def suits(self, study: Study) -> bool:
         """Return whether a study has this figure."""
         return not set(self.tables).isdisjoint(study.tables) and self.also(study)
 
 
-def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, Any]) -> Axes:
+def _differences(
+    run: tuple[Study, Frame], *, metric: str | None = None, where: Where = None
+) -> Axes:
+    """Draw the rows of differences as a forest, with what they are of above its legend."""
     rows = plots.difference_rows(run, metric=metric, where=where)
     if not rows:
         raise InputError("no difference has an interval: each is of a single fit")
-    axes = forest(rows, better=better_of(metric))
-    label = f"{heading_of(metric, difference=True)}, minus {run[0].baseline}"
+    opened = clean(open_run(run, "clean", metric=metric, where=where))
+    axes, curves = forest(rows, better=better_of(opened.metric)), curves_of(opened)
+    label = f"{heading_of(opened.metric, difference=True)}, minus {run[0].baseline}"
     axes.set_xlabel(style.literal(label))
-    curves = curves_of(clean(open_run(run, "clean", metric=metric, where=where)))
-    # Above the legend, which stands above the axes; the figure grows by that much.
     style.caption(axes, curves.about, curves.bars_text("Bars"), pad=24)
     figure = style.figure_of(axes)
-    figure.set_figheight(figure.get_figheight() + _CAPTION)
+    figure.set_figheight(figure.get_figheight() + 0.6)  # inches, for these lines
     return axes
 
 
@@ -84,14 +82,12 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             ("means",),
             lambda study: all(entry.options.get("n_groups") for entry in study.entries),
         ),
-        "group-temperatures": Figure(
-            plots.group_temperatures, ("temperatures", "audit"), of_metric=False
-        ),
+        "group-temperatures": Figure(plots.group_temperatures, ("temperatures", "audit")),
         "within-margin": Figure(plots.within_margin, ("within-margin",)),
-        "risk-density": Figure(plots.risk_density, ("ranking",), of_metric=False),
-        "risk-confidence": Figure(plots.risk_confidence, ("ranking",), of_metric=False),
-        "group-gaps": Figure(plots.group_gaps, ("group-gaps",), of_metric=False),
-        "risk-flow": Figure(plots.risk_flow, ("flow",), of_metric=False),
+        "risk-density": Figure(plots.risk_density, ("ranking",)),
+        "risk-confidence": Figure(plots.risk_confidence, ("ranking",)),
+        "group-gaps": Figure(plots.group_gaps, ("group-gaps",)),
+        "risk-flow": Figure(plots.risk_flow, ("flow",)),
         "differences": Figure(_differences, ("differences",)),
     }
 )
@@ -111,7 +107,7 @@ def study_figures(
     run = open_run((study, frame), study.name, metric=metric)
     budgets = run.frame.unique("budget")
     for name, figure in fitting.items():
-        what = {"metric": run.metric} if figure.of_metric else {}
+        what = {"metric": run.metric} if "metric" in signature(figure.draw).parameters else {}
         for budget in [None] if figure.all_budgets else budgets:
             where = {} if budget is None else {"budget": budget}
             told = len(budgets) > 1 and budget is not None
