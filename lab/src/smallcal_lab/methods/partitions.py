@@ -111,15 +111,18 @@ def fit_rejecting(
     predicted rightly no more than a share ``level`` is rejected, by default 0.05; with "accuracy"
     that of those accepted a share ``level`` is right, by default one that halves the error rate.
     """
-    target = _level(split, constraint, level)
+    target, threshold = _level(split, constraint, level), None
     rows = weighted_rows(split)
     if one_sided(split):
         return scalar_fallback(split)
     order = np.random.default_rng([split.discipline.seed, 4]).permutation(rows)
     size = int(np.clip(round(0.1 * len(rows)), *_HELD_OUT))
     held_out, rest = order[:size], np.sort(order[size:])
-    choose = _miscoverage_threshold if constraint == "miscoverage" else _accuracy_threshold
-    threshold = choose(split.scores[held_out], split.gaps.correct[held_out], target)
+    entropy, correct = split.scores[held_out], split.gaps.correct[held_out]
+    if constraint == "accuracy":
+        threshold = _accuracy_threshold(entropy, correct, target)
+    elif correct.any():  # what a share of the right predictions reaches
+        threshold = float(np.quantile(entropy[correct], 1 - target, method="higher"))
     if threshold is None:
         return scalar_fallback(split)
     rows = rest[split.scores[rest] < threshold]
@@ -142,13 +145,6 @@ def _level(split: Split, constraint: str, level: float | None) -> float:
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1; got {level}")
     return level
-
-
-def _miscoverage_threshold(entropy: FloatArray, correct: BoolArray, level: float) -> float | None:
-    """Return the entropy that a share ``level`` of the right predictions reaches."""
-    if not correct.any():
-        return None
-    return float(np.quantile(entropy[correct], 1 - level, method="higher"))
 
 
 def _accuracy_threshold(entropy: FloatArray, correct: BoolArray, target: float) -> float | None:

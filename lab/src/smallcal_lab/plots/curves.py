@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,7 +132,7 @@ class Curves:
 
 def curves_of(
     run: Run,
-    places: Mapping[str, tuple[float, Frame]] = MappingProxyType({}),
+    places: Sequence[tuple[str, float, Frame]] = (),
     left_out: tuple[str, ...] = (),
     *,
     lines: tuple[Line, ...] = (),
@@ -145,15 +144,14 @@ def curves_of(
     ``units`` are what the intervals resample.
     """
     if not lines and places:
-        parts = [rows for _, rows in places.values()]
-        ways = {label: [(rows, label) for rows in parts] for label in run.labels}
+        ways = {label: [(rows, label) for *_, rows in places] for label in run.labels}
         lines = tuple(_line(run, label, points, wins=wins) for label, points in ways.items())
     return Curves(
         run.metric,
         heading_of(run.metric),
         run.study.baseline,
-        np.array([x for x, _ in places.values()], dtype=float),
-        tuple(places),
+        np.array([x for _, x, _ in places], dtype=float),
+        tuple(name for name, *_ in places),
         lines,
         models_in(run),
         len(run.frame.unique("cell")),
@@ -329,7 +327,9 @@ def budget_curve_data(
     opened = given.open_run(run, "budget", metric=metric, baseline=baseline, where=where)
     opened, left_out = given.measured_at_all(given.clean(opened), "budget")
     budgets = sorted(opened.frame.unique("budget"), key=lambda n: (n == ALL, n))
-    places = {"all" if n == ALL else f"{n:,}": (n, opened.frame.where(budget=n)) for n in budgets}
+    names = ["all" if n == ALL else f"{n:,}" for n in budgets]
+    parts = [opened.frame.where(budget=n) for n in budgets]
+    places = list(zip(names, budgets, parts, strict=True))
     return curves_of(opened, places, left_out, wins=True)
 
 
@@ -396,7 +396,7 @@ def severity_curve_data(
     sets = {s: at_severity(opened.frame, s) for s in severities}
     if len(known.drop_duplicates(fit)) == len(rows.data.drop_duplicates(fit)):
         sets = {0: opened.frame.where(set=CLEAN), **sets}
-    places = {str(s) if s else CLEAN: (s, part) for s, part in sets.items()}
+    places = [(str(s) if s else CLEAN, s, part) for s, part in sets.items()]
     curves = curves_of(opened, places, left_out, units=("models", "seeds", "sets"))
     return SeverityCurves(curves, _occupancy(opened, list(sets.values())))
 
@@ -456,8 +456,8 @@ def within_margin_data(
     rows, unit, what = shifted, "sets", "shifted sets"
     if not len(shifted):
         rows, unit, what = opened.frame.where(set=CLEAN), "draws", "clean samples"
-    places = {t: (i, in_margin(rows, [opened.metric], t)) for i, t in enumerate(TERTILES)}
-    if not all(len(part) for _, part in places.values()):
+    places = [(t, i, in_margin(rows, [opened.metric], t)) for i, t in enumerate(TERTILES)]
+    if not all(len(part) for *_, part in places):
         raise InputError(
             f"run has no {opened.metric} within thirds of the margin; the study within-margin "
             "measures them"
@@ -504,7 +504,7 @@ def k_ablation_data(
         raise InputError(f"no label of run says a number of groups, as K=3 does; it has {there}")
     opened, left_out = given.measured_at_all(opened.only(label=list(numbers)), "label")
     labels = sorted(numbers, key=numbers.__getitem__)
-    places = {f"K={numbers[label]}": (numbers[label], opened.frame) for label in labels}
+    places = [(f"K={numbers[label]}", numbers[label], opened.frame) for label in labels]
     line = _line(opened, "mean", [(opened.frame, label) for label in labels])
     curves = curves_of(opened, places, left_out, lines=(line,))
     by_model = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,8 +31,13 @@ _WIDE = (8.6, 4.2)
 _BAR, _GAP = 0.06, 3.0
 
 
-def _means(run: Run, metrics: Iterable[str], label: str) -> FloatArray:
-    return np.array([mean_at(run.frame, metric, label) for metric in metrics])
+def _opened(run: RunLike, where: Where) -> Run:
+    return given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
+
+
+def _means(run: Run, label: str, name: str, numbers: Iterable[int]) -> FloatArray:
+    """Return the means of numbered metrics over cells."""
+    return np.array([mean_at(run.frame, name.format(i), label) for i in numbers])
 
 
 def _beside(ax: Axes) -> Axes:
@@ -59,16 +65,14 @@ def risk_density_data(run: RunLike, *, where: Where = None) -> RiskDensity:
     Rows alone are taken to be of the study ``risk-score``, which measures it on the calibration
     split. The AUROC is that of ranking errors by the risk, in percent.
     """
-    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
-    bins = [f"bin{i:02d}" for i in numbered(opened.frame, r"share_of_right_bin(\d+)")]
+    opened = _opened(run, where)
+    bins = numbered(opened.frame, r"share_of_right_bin(\d+)")
     if not bins:
         raise InputError("run has no bins of risk; the study risk-score measures them")
-    labels = opened.frame.where(metric=f"share_of_right_{bins[0]}").unique("label")
+    labels = opened.frame.where(metric=f"share_of_right_bin{bins[0]:02d}").unique("label")
+    outcomes = {name: f"share_of_{name}_bin{{:02d}}" for name in ("right", "wrong")}
     shares = {
-        label: {
-            outcome: _means(opened, [f"share_of_{outcome}_{name}" for name in bins], label)
-            for outcome in ("right", "wrong")
-        }
+        label: {name: _means(opened, label, own, bins) for name, own in outcomes.items()}
         for label in labels
     }
     auroc = {label: mean_at(opened.frame, "auroc_risk", label) for label in labels}
@@ -127,20 +131,18 @@ def risk_confidence_data(
     method : str, optional
         Whose risk; the study's first unless it is given.
     """
-    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
+    opened = _opened(run, where)
     label = given.label_with(opened, "error_by_risk0", method, of="the risk of")
 
-    def tenths(name: str) -> FloatArray:
-        return _means(opened, [f"{name}{i}" for i in range(N_PARTS)], label)
-
+    tenths = partial(_means, opened, label, numbers=range(N_PARTS))
     signals = ("risk", "confidence")
     return RiskConfidence(
         label,
-        100 * tenths("confidence_by_confidence"),
-        tenths("risk_low_by_confidence"),
-        tenths("risk_middle_by_confidence"),
-        tenths("risk_high_by_confidence"),
-        errors={name: tenths(f"error_by_{name}") for name in signals},
+        100 * tenths("confidence_by_confidence{}"),
+        tenths("risk_low_by_confidence{}"),
+        tenths("risk_middle_by_confidence{}"),
+        tenths("risk_high_by_confidence{}"),
+        errors={name: tenths(f"error_by_{name}{{}}") for name in signals},
         auroc={name: mean_at(opened.frame, f"auroc_{name}", label) for name in signals},
         about=subject(opened, f"risk of {label} out of fold"),
     )
@@ -154,21 +156,18 @@ def risk_confidence(ax: Axes, found: RiskConfidence) -> None:
     is one minus the confidence. Right, whose errors rise more steeply ranks errors better.
     """
     right = _beside(ax)
-    look, known = style.look(0), np.isfinite(found.middle)
-    parts = (found.confidence, found.low, found.middle, found.high)
-    x, low, middle, high = (values[known] for values in parts)
+    look, x, high = style.look(0), found.confidence, found.high
     ax.plot([0, 100], [100, 0], **style.REFERENCE)
-    ax.vlines(x, low, high, color=look.color, linewidth=1.4)
-    ax.plot(x, middle, **look.mark, linestyle="none")
-    ax.set_xlim(max(0.0, float(x.min(initial=100.0)) - 5), 101)
-    ax.set_ylim(0, 1.1 * float(high.max(initial=1.0)))
+    ax.vlines(x, found.low, high, color=look.color, linewidth=1.4)
+    ax.plot(x, found.middle, **look.mark, linestyle="none")
+    ax.set_xlim(max(0.0, float(np.nanmin(x, initial=100.0)) - 5), 101)
+    ax.set_ylim(0, 1.1 * float(np.nanmax(high, initial=1.0)))
     style.dress(ax, xlabel="raw confidence (%)", ylabel="risk (%)")
     style.caption(ax, found.about)
     for i, (name, errors) in enumerate(found.errors.items()):
-        look, some = style.look(i), np.isfinite(errors)
-        tenth, y = np.arange(1, N_PARTS + 1)[some], errors[some]
         label = style.literal(f"by {name}: AUROC {found.auroc[name]:.1f} %")
-        right.plot(tenth, y, **look._asdict(), linewidth=1.4, label=label)
+        how = {**style.look(i)._asdict(), "linewidth": 1.4, "label": label}
+        right.plot(np.arange(1, N_PARTS + 1), errors, **how)
     right.set_xticks(range(1, N_PARTS + 1))
     style.dress(right, xlabel="tenth of the samples, the safest first", ylabel="errors (%)")
     head(right, "errors by risk and by raw confidence")
@@ -204,22 +203,21 @@ def group_gaps_data(run: RunLike, *, method: str | None = None, where: Where = N
     method : str, optional
         Whose groups; the study's first unless it is given.
     """
-    opened = given.one_budget(given.clean(given.open_rows(run, "risk-score", where=where)))
+    opened = _opened(run, where)
     label = given.label_with(opened, "gap_group0", method, of="groups of")
     groups = numbered(opened.frame.where(label=label), r"accuracy_group(\d+)")
 
-    def by_group(name: str) -> FloatArray:
-        return _means(opened, [f"{name}{group}" for group in groups], label)
+    by_group = partial(_means, opened, label, numbers=groups)
 
     def by_bin(name: str) -> FloatArray:
-        rows = [[f"{name}_group{g}_bin{i}" for i in range(CONFIDENCE_BINS)] for g in groups]
-        return np.array([_means(opened, row, label) for row in rows])
+        rows = [f"{name}_group{group}_bin{{}}" for group in groups]
+        return np.array([_means(opened, label, row, range(CONFIDENCE_BINS)) for row in rows])
 
     return GroupGaps(
         label,
-        by_group("temperature"),
-        by_group("gap_one_group"),
-        by_group("gap_group"),
+        by_group("temperature{}"),
+        by_group("gap_one_group{}"),
+        by_group("gap_group{}"),
         confidence=100 * by_bin("confidence"),
         accuracy=by_bin("accuracy"),
         share=by_bin("share_of"),
