@@ -77,21 +77,15 @@ def fit_head(
 ) -> MapFit:
     """Fit a network from ``split.scores`` of shape (n, d) to the temperature.
 
-    Parameters
-    ----------
-    split : Split
-        Its objective must add over samples: nll, bce, brier or mixed(weight).
-    protocol : {"in-sample", "held-out", "fixed"}
-        "in-sample" keeps, of 48 cells, the one with the lowest loss on the very samples it was
-        trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths, stops and
-        chooses them by the last fifth, and trains the chosen cell again on the whole split, from
-        the same first weights. "fixed" trains one cell, 128 units wide, in-sample.
-    refit : {"patience", "epochs"}
-        How long the chosen cell is trained again: until its loss on the whole split no longer
-        falls, as the paper has it, or for as many epochs as were best on the held-out fifth.
-    epochs, patience : int
-        The most steps of AdamW, each over all samples; a cell stops after ``patience`` of them
-        without a lower loss, and its best weights are kept.
+    The protocol "in-sample" keeps, of 48 cells, the one with the lowest loss on the very samples it
+    was trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths, stops and
+    chooses them by the last fifth, and trains the chosen cell again on the whole split, from the
+    same first weights: with the refit "patience" until its loss no longer falls, as the paper has
+    it, with "epochs" for as many epochs as were best on the held-out fifth. "fixed" trains one
+    cell, 128 units wide, in-sample.
+
+    A cell takes at most ``epochs`` steps of AdamW, each over all samples, and stops after
+    ``patience`` of them without a lower loss; its best weights are kept.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")

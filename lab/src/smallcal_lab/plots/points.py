@@ -17,10 +17,10 @@ from smallcal_lab.plots.curves import fitted_on, mean_at, models_in, subject
 from smallcal_lab.plots.given import RunLike, Where
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.frame import CLEAN, Frame
-from smallcal_lab.studies.tables.clean import LEVEL, difference, is_bare
+from smallcal_lab.studies.tables.clean import LEVEL, difference, shown
 from smallcal_lab.studies.tables.groups import numbered
 from smallcal_lab.studies.tables.shift import SIGNED, rank_interval, rank_words, shifted_rows
-from smallcal_lab.studies.tables.table import heading_of, unit_of
+from smallcal_lab.studies.tables.table import heading_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,16 +44,14 @@ def difference_rows(
     opened = given.open_run(run, "clean", metric=metric, baseline=baseline, where=where)
     rows = opened.frame.where(set=CLEAN, metric=opened.metric)
     several = len(rows.unique("budget")) > 1
-    scale = unit_of(opened.metric).scale
     found = []
     for _, part in rows.groups("budget"):
         for label in part.unique("label"):
-            gap = difference(part, opened.study, opened.metric, label)
-            if label == opened.study.baseline or gap is None or is_bare(gap):
-                continue
-            numbers = {"value": gap.point, "low": gap.low, "high": gap.high}
-            name = f"{label}, {part.samples} samples" if several else label
-            found.append({"label": name, **{key: scale * one for key, one in numbers.items()}})
+            gap = shown(difference(part, opened.study, opened.metric, label), opened.metric)
+            if label != opened.study.baseline and gap.low is not None:
+                name = f"{label}, {part.samples} samples" if several else label
+                ends = {"value": gap.value, "low": gap.low, "high": gap.high}
+                found.append({"label": name, **ends})
     return found
 
 
@@ -213,11 +211,10 @@ def group_temperatures_data(run: RunLike, *, where: Where = None) -> GroupTemper
     for label in opened.frame.unique("label"):
         rows = opened.frame.where(label=label)
         one = _by_fit(rows, "pooled_temperature")
-        pooled += one.values()
+        pooled += one.tolist()
         groups = [_by_fit(rows, f"temperature{g}") for g in numbered(rows, r"temperature(\d+)")]
-        if relative:
-            groups = [{fit: t / one[fit] for fit, t in g.items() if fit in one} for g in groups]
-        spreads = [Spread.of(math.nan, list(group.values())) for group in groups if group]
+        groups = [(group / one).dropna() if relative else group for group in groups]
+        spreads = [Spread.of(math.nan, group.tolist()) for group in groups if len(group)]
         if spreads:
             found[str(label)] = np.array([[s.median, s.low, s.high] for s in spreads])
     if not found:
@@ -226,11 +223,10 @@ def group_temperatures_data(run: RunLike, *, where: Where = None) -> GroupTemper
     return GroupTemperatures(found, relative, middle, subject(opened, "bars: quartiles of fits"))
 
 
-def _by_fit(rows: Frame, metric: str) -> dict[tuple[str, int], float]:
-    """Return a number of each fit, where it is one."""
-    some = rows.where(metric=metric)
-    columns = (some[name].tolist() for name in ("cell", "draw", "value"))
-    return {(cell, draw): v for cell, draw, v in zip(*columns, strict=True) if math.isfinite(v)}
+def _by_fit(rows: Frame, metric: str) -> Any:
+    """Return a number of each fit, where it is one, as a pandas.Series."""
+    found = rows.where(metric=metric).data.groupby(["cell", "draw"])["value"].last()
+    return found[np.isfinite(found)]
 
 
 @draws(group_temperatures_data)
