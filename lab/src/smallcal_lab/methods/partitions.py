@@ -111,18 +111,24 @@ def fit_rejecting(
     predicted rightly no more than a share ``level`` is rejected, by default 0.05; with "accuracy"
     that of those accepted a share ``level`` is right, by default one that halves the error rate.
     """
-    target, threshold = _level(split, constraint, level), None
+    if constraint not in CONSTRAINTS:
+        raise InputError(f"constraint must be one of {', '.join(CONSTRAINTS)}; got {constraint!r}")
+    if level is None:
+        halved = (1 + float(split.gaps.correct.mean())) / 2
+        level = 0.05 if constraint == "miscoverage" else halved
+    elif not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1; got {level}")
     rows = weighted_rows(split)
     if one_sided(split):
         return scalar_fallback(split)
     order = np.random.default_rng([split.discipline.seed, 4]).permutation(rows)
     size = int(np.clip(round(0.1 * len(rows)), *_HELD_OUT))
     held_out, rest = order[:size], np.sort(order[size:])
-    entropy, correct = split.scores[held_out], split.gaps.correct[held_out]
+    entropy, correct, threshold = split.scores[held_out], split.gaps.correct[held_out], None
     if constraint == "accuracy":
-        threshold = _accuracy_threshold(entropy, correct, target)
+        threshold = _accuracy_threshold(entropy, correct, level)
     elif correct.any():  # what a share of the right predictions reaches
-        threshold = float(np.quantile(entropy[correct], 1 - target, method="higher"))
+        threshold = float(np.quantile(entropy[correct], 1 - level, method="higher"))
     if threshold is None:
         return scalar_fallback(split)
     rows = rest[split.scores[rest] < threshold]
@@ -133,18 +139,6 @@ def fit_rejecting(
     fitted = fit_temperature(split.goal, split.gaps.take(rows), bounds=split.discipline.bounds)
     flags = {name: [0] for name in temperature_flags(fitted)}
     return MapFit(GroupMap((threshold,), (fitted.value, UNIFORM)), counts, flags)
-
-
-def _level(split: Split, constraint: str, level: float | None) -> float:
-    """Return the level to promise, checked."""
-    if constraint not in CONSTRAINTS:
-        raise InputError(f"constraint must be one of {', '.join(CONSTRAINTS)}; got {constraint!r}")
-    if level is None:
-        errors = 1 - float(split.gaps.correct.mean())
-        return 0.05 if constraint == "miscoverage" else 1 - errors / 2
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1; got {level}")
-    return level
 
 
 def _accuracy_threshold(entropy: FloatArray, correct: BoolArray, target: float) -> float | None:
@@ -179,17 +173,6 @@ def fit_semantic(
     times the mean squared entry of W, temperatures of their groups by ``split.goal``. The counts
     are, partition after partition, the samples that each temperature was fitted on. A group with
     too few takes the pooled temperature, flag ``fallback``; flags name no groups.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> rng = np.random.default_rng(0)
-    >>> z, side = rng.normal(size=(1000, 5)) * 3, rng.choice([-1.0, 1.0], size=1000)
-    >>> true = z / np.where(side < 0, 1.0, 3.0)[:, None]
-    >>> y = (true + rng.gumbel(size=z.shape)).argmax(axis=1)
-    >>> fit = fit_semantic(split_of(z, y, scores=side[:, None]), n_partitions=1)
-    >>> sorted(fit.map.temperatures[0].round().tolist())
-    [1.0, 3.0]
     """
     if n_partitions < 1:
         raise InputError(f"n_partitions must be at least 1; got {n_partitions}")

@@ -172,13 +172,7 @@ def models_in(run: Run) -> tuple[str, ...]:
 
 
 def fitted_on(frame: Frame) -> str:
-    """Say how many samples the fits had, and how many draws of them there are.
-
-    Examples
-    --------
-    >>> fitted_on(Frame.of([{"budget": 250, "draw": draw} for draw in range(20)]))
-    '20 draws of 250 samples'
-    """
+    """Say how many samples the fits had, and how many draws of them there are."""
     draws, sizes = len(frame.unique("draw")), frame.sizes
     if len(frame.unique("budget")) > 1:
         return f"{draws} draws of each budget" if draws > 1 else ""
@@ -214,7 +208,7 @@ def _line(run: Run, name: str, points: Iterable[tuple[Frame, str]], *, wins: boo
 
 
 def _draw_panels(ax: Axes, curves: Curves, places: FloatArray, *more: float) -> list[Axes]:
-    """Draw means and, in a panel below, differences from the baseline.
+    """Draw means, and differences from the baseline in a panel below.
 
     Returns that panel, and empty ones under it of these shares of the height of the first.
     """
@@ -398,19 +392,16 @@ def severity_curve_data(
         sets = {0: opened.frame.where(set=CLEAN), **sets}
     places = [(str(s) if s else CLEAN, s, part) for s, part in sets.items()]
     curves = curves_of(opened, places, left_out, units=("models", "seeds", "sets"))
-    return SeverityCurves(curves, _occupancy(opened, list(sets.values())))
-
-
-def _occupancy(run: Run, parts: Sequence[Frame]) -> Occupancy | None:
-    """Return the groups of the study's own method, or of the first that has groups."""
-    there = run.frame.where(metric="share_of_group0").unique("label")
-    ours = [label for label in run.study.settings.get("ours", ()) if label in there]
-    metrics = [f"share_of_group{g}" for g in numbered(run.frame, r"share_of_group(\d+)")]
-    for label in [*ours, *there][:1]:
-        shares = np.array([[mean_at(part, name, label) for name in metrics] for part in parts])
+    # Of the study's own method, or of the first that has groups.
+    metrics = [f"share_of_group{g}" for g in numbered(opened.frame, r"share_of_group(\d+)")]
+    grouped = opened.frame.where(metric=metrics).unique("label")
+    ours = [label for label in opened.study.settings.get("ours", ()) if label in grouped]
+    for label in [*ours, *grouped][:1]:
+        shares = np.array([[mean_at(part, m, label) for m in metrics] for part in sets.values()])
         known = np.isfinite(shares).all(axis=0)
-        return Occupancy(label, shares[:, known]) if known.any() else None
-    return None
+        if known.any():
+            return SeverityCurves(curves, Occupancy(label, shares[:, known]))
+    return SeverityCurves(curves, None)
 
 
 @draws(severity_curve_data, size=_PANELS)
@@ -422,24 +413,19 @@ def severity_curve(ax: Axes, found: SeverityCurves) -> None:
     """
     curves, groups = found.curves, found.occupancy
     panels = _draw_panels(ax, curves, curves.x, *([0.4] if groups else []))
-    if groups is not None:
-        _draw_groups(panels[-1], curves, groups)
     panels[-1].set_xticks(curves.x, list(map(style.literal, curves.names)))
     panels[-1].set_xlabel("severity", color=style.INK)
-
-
-def _draw_groups(strip: Axes, curves: Curves, groups: Occupancy) -> None:
-    """Draw a bar for each severity, cut into groups."""
-    last = groups.shares.shape[1] - 1
-    bottom = np.zeros(len(curves.x))
+    if groups is None:
+        return
+    last, bottom = groups.shares.shape[1] - 1, np.zeros(len(curves.x))
     for group, share in enumerate(groups.shares.T):
         shade = 0.15 + 0.75 * group / max(last, 1)
         look: dict[str, Any] = {"color": style.PALETTE[0], "alpha": shade, "linewidth": 0}
-        strip.bar(curves.x, share, 0.56, bottom, **look)
+        panels[-1].bar(curves.x, share, 0.56, bottom, **look)
         bottom = bottom + share
-    strip.set_ylim(0, 100)
-    style.dress(strip, xlabel="", ylabel="samples %")
-    head(strip, f"groups of {groups.label}, 0 to {last}: dark is high risk")
+    panels[-1].set_ylim(0, 100)
+    style.dress(panels[-1], xlabel="severity", ylabel="samples %")
+    head(panels[-1], f"groups of {groups.label}, 0 to {last}: dark is high risk")
 
 
 def within_margin_data(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -76,11 +76,12 @@ def open_run(
 
 def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
     """Return the rows of a run that are asked for, for a figure without metric and baseline."""
-    study, given = None, run
-    if isinstance(run, str | os.PathLike):
-        study, given = recorded(Path(run))
-    elif isinstance(run, tuple) and len(run) == 2 and isinstance(run[0], Study):
-        study, given = run
+    study, given = cast("Study | None", None), cast(object, run)
+    match run:
+        case str() | os.PathLike():
+            study, given = recorded(Path(run))
+        case (Study(), _):
+            study, given = run
     frame = given.frame if isinstance(given, Outcome) else given
     if isinstance(frame, Mapping):
         frame = _frame_of(frame)
@@ -89,7 +90,7 @@ def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
             "run must be a run's folder, its rows (outcome.frame), columns by name, or "
             f"(study, rows); got {type(run).__name__}"
         )
-    study = study_named(usual) if study is None else study
+    study = study or study_named(usual)
     known = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
     frame = _chosen(as_shown(known, study.budgets), where or {})
     return Run(replace(study, metrics=study.metrics or (frame.unique("metric")[0],)), frame)

@@ -109,6 +109,8 @@ def corruption_gain_data(
     method : str, optional
         Whose gain over the baseline it is; the study's own unless it is given.
     """
+    from scipy.stats import theilslopes
+
     if against not in AGAINST:
         raise InputError(f"unknown against {against!r}; {choose(against, AGAINST)}")
     opened = given.open_run(run, "heterogeneity", metric=metric, baseline=baseline, where=where)
@@ -139,19 +141,15 @@ def corruption_gain_data(
                 points.append((error, str(kind), x, gain))
         if points:
             _, kinds, xs, gains = zip(*sorted(points, key=lambda point: point[0]), strict=True)
-            models.append(_model_gain(model, kinds, np.array(xs), np.array(gains)))
+            rank = rank_interval(np.array(gains), np.array(xs))
+            slope, intercept = math.nan, math.nan
+            if len(xs) > 2 and np.ptp(xs) > 0:
+                slope, intercept, *_ = map(float, theilslopes(gains, xs))
+            numbers = (np.array(xs), np.array(gains), rank, slope, intercept)
+            models.append(ModelGain(model, kinds, *numbers))
     n = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     about = "; ".join(filter(None, [n, fitted_on(opened.frame)]))
     return CorruptionGains(name, ours, base, raw, tuple(models), about, against, what, axis)
-
-
-def _model_gain(model: str, kinds: tuple[str, ...], x: FloatArray, gain: FloatArray) -> ModelGain:
-    from scipy.stats import theilslopes
-
-    slope, intercept = math.nan, math.nan
-    if len(x) > 2 and np.ptp(x) > 0:
-        slope, intercept, *_ = map(float, theilslopes(gain, x))
-    return ModelGain(model, kinds, x, gain, rank_interval(gain, x), slope, intercept)
 
 
 @draws(corruption_gain_data)

@@ -109,14 +109,7 @@ def mean_over_units(
 
 
 def together(units: Sequence[Unit]) -> list[Unit]:
-    """Return one unit where all were tested on the same samples, by their labels; else all.
-
-    Examples
-    --------
-    >>> unit = {"a": [Scored.of([0, 1], [[0.75, 0.25], [0.5, 0.5]])]}
-    >>> len(together([unit, unit])), len(together([unit, unit])[0]["a"])
-    (1, 2)
-    """
+    """Return one unit where all were tested on the same samples, by their labels; else all."""
     labels = [view.labels for unit in units for views in unit.values() for view in views]
     if not all(np.array_equal(labels[0], own) for own in labels[1:]):
         return list(units)
