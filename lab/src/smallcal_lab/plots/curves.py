@@ -53,9 +53,9 @@ _MOST_BANDS, _APART = 4, 0.06
 class Line:
     """A method's numbers along an axis, in the units of the tables; NaN where there is none.
 
-    ``better``, ``worse``, ``tie``, ``no interval`` or ``baseline``; mean and standard deviation
-    (ddof = 0) over cells; paired difference from the baseline with its interval; percent of cells
-    and draws in which the method is strictly better.
+    Mean and standard deviation (ddof = 0) over cells; paired difference from the baseline with its
+    interval; percent of cells and draws in which the method is strictly better. The verdict is
+    ``better``, ``worse``, ``tie``, ``no interval`` or ``baseline``.
     """
 
     label: str
