@@ -34,7 +34,8 @@ DRAWS = (
 collect_ignore = []
 if importlib.util.find_spec("torch") is None or importlib.util.find_spec("PIL") is None:
     collect_ignore += [
-        f"tests/support/{name}.py" for name in ("small_net", "small_nets", "trained_nets", "training")
+        f"tests/support/{name}.py"
+        for name in ("small_net", "small_nets", "trained_nets", "training")
     ]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smallcal_lab.plots.shift import AGAINST, corruption_gain_data
+from smallcal_lab.plots.points import AGAINST, corruption_gain_data
 from smallcal_lab.studies import import_folder, run, study_named
 from smallcal_lab.studies.tables.shift import rank_words
 

@@ -14,7 +14,7 @@ from smallcal.calibrators.maps.binning import BinnedMap, keep_argmax
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
-from smallcal_lab.methods.binning import fit_binning, stratified_halves
+from smallcal_lab.methods.partitions import fit_binning, stratified_halves
 from support.simulated import simulate
 
 

@@ -14,8 +14,8 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError, MissingExtraError
 from smallcal_lab.methods import heads
+from smallcal_lab.methods.curves import pooled_loss
 from smallcal_lab.methods.heads import PROTOCOLS, Cell, fit_head, sweep, train
-from smallcal_lab.methods.smart import pooled_loss
 from support.simulated import simulate
 
 torch = pytest.importorskip("torch", reason="the heads are trained by torch")

@@ -15,7 +15,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.data.special import erf
 from smallcal.errors import InputError
-from smallcal_lab.methods.smart import (
+from smallcal_lab.methods.curves import (
     SMART_OFFSET,
     _descend,
     _first_weights,

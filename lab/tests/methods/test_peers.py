@@ -168,7 +168,7 @@ def test_prints_warnings_and_log_records_are_kept_from_the_caller(monkeypatch, c
         logging.getLogger("noisy").error("noise")
         return np.ones(logits.shape) / np.zeros(1)
 
-    monkeypatch.setattr(peers, "PEERS", {"noisy": Peer("noisy", "math", lambda *_: (noisy, 1))})
+    monkeypatch.setattr(peers, "PEERS", {"noisy": Peer("math", lambda *_: (noisy, 1))})
     fit = fit_peer(as_split(*PLAIN), peer="noisy")
     # Its rows are infinite, so they become the model's own.
     np.testing.assert_allclose(apply(fit, PLAIN[0]), softmax(PLAIN[0]), rtol=1e-14)
@@ -195,7 +195,7 @@ def test_a_peer_that_raises_gives_way_to_one_temperature(monkeypatch, when):
     def fit(module, split):
         return (lambda logits: 1 / 0, 1) if when == "predict" else 1 / 0
 
-    monkeypatch.setattr(peers, "PEERS", {"failing": Peer("failing", "math", fit)})
+    monkeypatch.setattr(peers, "PEERS", {"failing": Peer("math", fit)})
     split = as_split(*PLAIN)
     result = fit_peer(split, peer="failing")
     assert result.map == ScalarMap(split.pooled.value)
@@ -205,7 +205,7 @@ def test_a_peer_that_raises_gives_way_to_one_temperature(monkeypatch, when):
 @pytest.mark.parametrize("name", PEERS)
 def test_a_missing_package_is_one_line_that_says_what_to_install(monkeypatch, name):
     monkeypatch.setitem(sys.modules, PEERS[name].module, None)
-    needed = f"the peer '{name}' needs the package '{PEERS[name].package}'"
+    needed = f"the peer '{name}' needs the package '{name.partition(':')[0]}'"
     line = f"^{re.escape(needed)}: pip install 'smallcal-lab\\[peers\\]'$"
     with pytest.raises(MissingExtraError, match=line):
         fit_peer(as_split(*PLAIN), peer=name)

@@ -14,7 +14,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.calibrators.signals.statistic import Statistic
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
-from smallcal_lab.methods.rejecting import UNIFORM, fit_rejecting
+from smallcal_lab.methods.partitions import UNIFORM, fit_rejecting
 from support.simulated import simulate
 
 

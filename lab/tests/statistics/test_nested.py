@@ -21,8 +21,8 @@ from smallcal_lab.statistics.nested import (
     nested,
     student,
     tiers,
+    tree_of,
 )
-from smallcal_lab.statistics.tree import tree_of
 
 TABLES = {
     "one level": [0.3, -1.0, 2.0, 0.5],
@@ -257,7 +257,7 @@ def test_turning_the_sign_swaps_the_shares():
             [[1.0]],
             "one seed: its uncertainty is not measured; one draw: its uncertainty is not measured",
         ),
-        ([[1.0], [2.0]], "one draw per seed: their uncertainties cannot be separated"),
+        ([[1.0], [2.0]], "one draw in 2 of 2 seeds: its uncertainty is not measured"),
         ([[1.0], [2.0, 3.0]], "one draw in 1 of 2 seeds: its uncertainty is not measured"),
         ([[1.0, 0.0], [2.0, 3.0]], ""),
     ],
@@ -281,10 +281,10 @@ def test_one_seed_leaves_only_the_spread_of_its_draws():
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ([[1.0, 2.0], [3.0, float("nan")]], r"values\[1, 1\] is nan"),
-        ([[1.0], [3.0, 5.0, float("-inf")]], r"values\[1, 2\] is -inf"),
-        (np.array([[[0.0, 1.0], [np.inf, 0.0]]]), r"values\[0, 1, 0\] is inf"),
-        ([1.0, 1e300], r"values\[1\] is 1e\+300"),
+        ([[1.0, 2.0], [3.0, float("nan")]], "values holds nan"),
+        ([[1.0], [3.0, 5.0, float("-inf")]], "values holds -inf"),
+        (np.array([[[0.0, 1.0], [np.inf, 0.0]]]), "values holds inf"),
+        ([1.0, 1e300], r"values holds 1e\+300"),
         ([], "empty"),
         (np.zeros((3, 0)), "empty"),
         ([[1.0], []], "empty, or a part of it is, at level 2"),

@@ -18,7 +18,7 @@ from smallcal.calibrators.signals import (
 )
 from smallcal.calibrators.signals.statistic import Statistic
 from smallcal.errors import InputError
-from smallcal_lab.methods.controls import RandomScore, ShuffledRisk
+from smallcal_lab.methods.signals import RandomScore, ShuffledRisk
 from support.refused import refused
 
 logit_rows = st.integers(2, 8).flatmap(

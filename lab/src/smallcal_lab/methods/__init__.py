@@ -3,28 +3,7 @@
 Importing it tells smallcal of every signal and map here; ``METHODS`` is the entry point.
 """
 
-from smallcal_lab.methods import (
-    binning,
-    controls,
-    curves,
-    heads,
-    peers,
-    rejecting,
-    semantic,
-    signals,
-    smart,
-)
+from smallcal_lab.methods import curves, heads, partitions, peers, signals
 from smallcal_lab.methods.rows import METHODS
 
-__all__ = [
-    "METHODS",
-    "binning",
-    "controls",
-    "curves",
-    "heads",
-    "peers",
-    "rejecting",
-    "semantic",
-    "signals",
-    "smart",
-]
+__all__ = ["METHODS", "curves", "heads", "partitions", "peers", "signals"]

@@ -2,8 +2,7 @@
 
 They are what the paper's few-parameter maps are held against: up to a hundred thousand weights
 for a few thousand samples, chosen from a sweep over width, weight decay and learning rate.
-torch trains the network. The loss and its slope in each temperature come from the same kernel as
-in every other fit.
+torch trains the network; the loss and its slope come from the same kernel as in every other fit.
 """
 
 from __future__ import annotations
@@ -11,27 +10,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import replace
+from itertools import product, starmap
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.calibrators.maps.base import MapFit, Split, recipe
 from smallcal.calibrators.maps.network import NetworkMap
-from smallcal.calibrators.maps.temperature import one_sided, scalar_fallback, weighted_rows
-from smallcal.calibrators.objectives import moments
-from smallcal.calibrators.signals.heads import FLOOR
-from smallcal.data.predictions import BoolArray
+from smallcal.calibrators.maps.temperature import (
+    Temperature,
+    one_sided,
+    scalar_fallback,
+    weighted_rows,
+)
+from smallcal.calibrators.objectives import Gaps, moments, objective
+from smallcal.calibrators.signals.base import Observed, SignalFit, no_signal, route
+from smallcal.calibrators.signals.crossfit import OUT_OF_FOLD, stratified_folds
+from smallcal.calibrators.signals.heads import FLOOR, HeadTemperature, LogitHeadTemperature
+from smallcal.data.predictions import BoolArray, FloatArray
 from smallcal.errors import InputError, missing_extra
 
 #: Held-out selection judges on every fifth sample.
 _PARTS = 5
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One setting of a sweep; without hidden units the head is linear."""
 
     hidden: int
@@ -39,26 +44,20 @@ class Cell:
     weight_decay: float
 
 
-def _grid(*hidden: int) -> tuple[Cell, ...]:
-    rates, decays = (1e-3, 1e-4, 1e-5), (0.0, 1e-4, 1e-3, 1e-2)
-    return tuple(Cell(*choice) for choice in product(hidden, rates, decays))
-
-
 #: The settings that each protocol tries.
+_RATES, _DECAYS = (1e-3, 1e-4, 1e-5), (0.0, 1e-4, 1e-3, 1e-2)
 PROTOCOLS: Mapping[str, tuple[Cell, ...]] = MappingProxyType(
     {
-        "in-sample": _grid(0, 16, 32, 128),
-        "held-out": _grid(16, 32, 128),
+        "in-sample": tuple(starmap(Cell, product((0, 16, 32, 128), _RATES, _DECAYS))),
+        "held-out": tuple(starmap(Cell, product((16, 32, 128), _RATES, _DECAYS))),
         "fixed": (Cell(128, 1e-3, 0.0),),
     }
 )
-
 #: What says when the chosen setting has been trained long enough on the whole split.
 REFITS = ("patience", "epochs")
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
+class Trained(NamedTuple):
     """The head that a cell ended with, its loss, and the epochs it took to get there."""
 
     cell: Cell
@@ -78,37 +77,15 @@ def fit_head(
 ) -> MapFit:
     """Fit a network from ``split.scores`` of shape (n, d) to the temperature.
 
-    Parameters
-    ----------
-    split : Split
-        Its objective must add over samples: nll, bce, brier or mixed(weight).
-    protocol : {"in-sample", "held-out", "fixed"}
-        "in-sample" trains 48 cells and keeps the one with the lowest loss on the very samples
-        it was trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths,
-        stops and chooses them by the last fifth, and trains the chosen cell again on the whole
-        split, from the same first weights; ``refit`` says for how long. "fixed" trains a single
-        cell, 128 units wide, in-sample.
-    refit : {"patience", "epochs"}
-        How long the chosen cell is trained again, where some were held out. "patience", as the
-        paper has it: until its loss on the whole split no longer falls, like any other cell; the
-        choice hands on the settings alone. "epochs": for as many epochs as were best on the
-        held-out fifth, which stops an unrestricted head before it overfits.
-    epochs : int
-        At most so many steps of AdamW, each over all samples.
-    patience : int
-        A cell stops after this many epochs without a lower loss. Its best weights are kept.
+    The protocol "in-sample" keeps, of 48 cells, the one with the lowest loss on the very samples it
+    was trained on, as the paper does for NLL. "held-out" trains 36 cells on four fifths, stops and
+    chooses them by the last fifth, and trains the chosen cell again on the whole split, from the
+    same first weights: with the refit "patience" until its loss no longer falls, as the paper has
+    it, with "epochs" for as many epochs as were best on the held-out fifth. "fixed" trains one
+    cell, 128 units wide, in-sample.
 
-    Returns
-    -------
-    MapFit
-        With a :class:`~smallcal.calibrators.maps.network.NetworkMap`; or with the pooled
-        temperature and the flag ``scalar_fallback``, where fewer than two
-        predictions are wrong, or right.
-
-    Examples
-    --------
-    >>> {name: len(cells) for name, cells in PROTOCOLS.items()}
-    {'in-sample': 48, 'held-out': 36, 'fixed': 1}
+    A cell takes at most ``epochs`` steps of AdamW, each over all samples, and stops after
+    ``patience`` of them without a lower loss; its best weights are kept.
     """
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; choose from {', '.join(PROTOCOLS)}")
@@ -123,8 +100,8 @@ def fit_head(
         )
     if split.goal.name == "softece":
         raise InputError(
-            "a head is fitted by an objective that adds over samples, which softece does "
-            "not; choose nll, bce, brier or mixed(weight)"
+            "a head is fitted by an objective that adds over samples, which softece does not; "
+            "choose nll, bce, brier or mixed(weight)"
         )
     with _own_torch():
         if one_sided(split):
@@ -191,14 +168,9 @@ def train(
     epochs: int,
     patience: int | None,
 ) -> Trained:
-    """Train one cell.
+    """Train one cell; without ``patience`` to the last epoch, whose weights are kept.
 
-    Parameters
-    ----------
-    judged : ndarray of bool, optional
-        Samples that stop the training, and are not trained on; all do both without it.
-    patience : int, optional
-        Without it the cell is trained to the last epoch, whose weights are kept.
+    The samples ``judged`` stop the training, and are not trained on; all do both without them.
     """
     import torch
     from torch.nn import functional
@@ -236,9 +208,9 @@ def _first_network(inputs: int, hidden: int, seed: int) -> Any:
 
     generator = torch.Generator(device="cpu").manual_seed(seed)
     layers: list[Any] = []
+    options: Any = {"dtype": torch.float32, "device": "cpu"}
     without_draws: Any = torch.nn.utils.skip_init
     for size, outputs in ((inputs, hidden), (hidden, 1)) if hidden else ((inputs, 1),):
-        options: Any = {"dtype": torch.float32, "device": "cpu"}
         draw = torch.rand((outputs, size + 1), generator=generator, **options)
         start = (2 * draw - 1) / math.sqrt(size)
         layer = without_draws(torch.nn.Linear, size, outputs, **options)
@@ -251,3 +223,50 @@ def _as_map(model: Any) -> NetworkMap:
     """Return a copy of the network as a map, which needs no torch."""
     arrays = [part.detach().numpy().astype(np.float64) for part in model.parameters()]
     return NetworkMap(tuple(arrays[::2]), tuple(arrays[1::2]), "gelu", offset=0.0, floor=FLOOR)
+
+
+# --- a head's temperature as a signal ------------------------------------------------------------
+
+
+@route("head_temperature", needs=("features",), care=OUT_OF_FOLD)
+def fit_head_temperature(seen: Observed, *, epochs: int = 500, patience: int = 20) -> SignalFit:
+    """Fit the temperature head of features, cross-fitted."""
+    return _cross_fitted(seen, seen.rows.features, HeadTemperature, epochs, patience)
+
+
+@route("logit_head_temperature", care=OUT_OF_FOLD)
+def fit_logit_head(seen: Observed, *, epochs: int = 500, patience: int = 20) -> SignalFit:
+    """Fit the temperature head of logits, cross-fitted."""
+    return _cross_fitted(seen, seen.rows.logits, LogitHeadTemperature, epochs, patience)
+
+
+def _cross_fitted(
+    seen: Observed, inputs: FloatArray, kind: type[HeadTemperature], epochs: int, patience: int
+) -> SignalFit:
+    """Score each sample by a head that did not see it; new rows by one that saw all.
+
+    The head is that of the method ``utemphead``. Where there is too little to train one on, the
+    result is no signal, with the flag ``no_router``.
+    """
+    preds, care = seen.preds, seen.discipline
+    wrong = ~preds.correct
+    n_folds = min(care.n_folds, int(wrong.sum()), int((~wrong).sum()))
+    if n_folds < 2:
+        return no_signal(preds.n, no_router=[])
+    gaps = Gaps.of(preds)
+    split = Split(preds, gaps, objective("nll"), Temperature(1.0), inputs, care)
+    fold = stratified_folds(wrong, n_folds, care.seed, preds.clusters)
+    heads = []
+    for trained_on in (fold >= 0, *(fold != left_out for left_out in range(n_folds))):
+        part = replace(split, gaps=replace(gaps, weight=gaps.weights * trained_on))
+        head = fit_head(part, protocol="fixed", epochs=epochs, patience=patience).map
+        if not isinstance(head, NetworkMap):
+            return no_signal(preds.n, no_router=[])
+        heads.append(head)
+    whole, *others = heads
+    scores = np.empty(preds.n)
+    for left_out, head in enumerate(others):
+        scores[fold == left_out] = head(inputs[fold == left_out])
+    signal = kind(whole.weights, whole.biases)
+    flags: dict[str, list[int]] = {"fewer_folds": []} if n_folds < care.n_folds else {}
+    return SignalFit(scores, signal, signal.scores(seen.rows), flags)

@@ -1,16 +1,11 @@
 """Calibrators of other packages behind our interface, so that ``smallcal compare`` ranks them.
 
 Each is fitted with its package's own code and defaults, on float64, and is imported only when
-it is asked for. What we add is the least that makes it answer at all on small splits:
-
-- rows are divided by their sum in float64; a row that is not finite, or all zeros, becomes
-  the model's own softmax;
-- calibrators that treat one class against the rest leave a class alone that has no sample,
-  or every sample: its column stays the model's own;
-- a peer that raises on a split gives way to one temperature for all, and the fit says so.
-
-The packages print, warn and set NumPy's error state; none of it reaches the caller. They draw
-no random numbers, so a fit depends on the split alone.
+it is asked for. What we add is the least that makes it answer at all on small splits: a row that
+is not finite, or all zeros, becomes the model's own softmax; calibrators of one class against the
+rest leave a class alone that has no sample, or every sample; a peer that raises gives way to one
+temperature for all. Packages print, warn and set NumPy's error state; none of it reaches the
+caller. They draw no random numbers, so a fit depends on the split alone.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType, ModuleType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,16 +37,7 @@ Predict: TypeAlias = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class PeerMap(ProbabilityMap):
-    """A calibrator fitted by another package, which must be there to apply it.
-
-    Attributes
-    ----------
-    name : str
-        Name in ``PEERS``.
-    predict : callable
-    count : int
-        Number of fitted scalars.
-    """
+    """A calibrator fitted by another package; ``count`` are its fitted scalars, or its levels."""
 
     name: str
     predict: Predict
@@ -63,7 +49,7 @@ class PeerMap(ProbabilityMap):
 
     @property
     def n_parameters(self) -> int:
-        """Number of fitted scalars; for step functions, of distinct levels."""
+        """Number of fitted scalars."""
         return self.count
 
     @property
@@ -84,15 +70,9 @@ class PeerMap(ProbabilityMap):
         return result
 
 
-@dataclass(frozen=True)
-class Peer:
-    """How to fit one peer: what to install, what to import, and what fits it.
+class Peer(NamedTuple):
+    """How to fit one peer; ``fit`` returns what predicts, and the number of its parameters."""
 
-    ``fit`` takes the module and the split, and returns what predicts, and the number of its
-    parameters.
-    """
-
-    package: str
     module: str
     fit: Callable[[ModuleType, Split], tuple[Predict, int]]
     preserves_argmax: bool = False
@@ -100,32 +80,19 @@ class Peer:
 
 @recipe("peer", keeps_argmax=False, saved=False)
 def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
-    """Fit a calibrator of another package, by its name in ``PEERS``.
-
-    Returns
-    -------
-    MapFit
-        With the flag ``scalar_fallback`` and one temperature where the peer itself failed.
-
-    Raises
-    ------
-    MissingExtraError
-        When the package is not installed.
-
-    Examples
-    --------
-    >>> from smallcal.calibrators.maps.temperature import split_of
-    >>> split = split_of([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]] * 10, [0, 1, 1] * 10)
-    >>> fitted = fit_peer(split, peer="venn-abers:classwise").map
-    >>> fitted.probabilities(np.array([[3.0, 0.0], [0.0, 3.0]]), np.zeros(2)).shape
-    (2, 2)
-    """
+    """Fit a calibrator of another package, by its name in ``PEERS``."""
     if peer not in PEERS:
         raise InputError(f"unknown peer {peer!r}; choose from {', '.join(PEERS)}")
     row, preds = PEERS[peer], split.preds
     if preds.weight is not None:
         raise InputError(f"the peer {peer!r} cannot weigh samples; fit it without weights")
-    module = _imported(peer, row)
+    try:
+        with _silenced():
+            module = import_module(row.module)
+    except ImportError as error:
+        # A package may be there and lack one of its own: probmetrics installs without numba.
+        package = (error.name or row.module).partition(".")[0].replace("_", "-")
+        raise missing_extra(package, "peers", f"the peer {peer!r}", "smallcal-lab") from error
     try:
         with _silenced():
             result = PeerMap(peer, *row.fit(module, split))
@@ -133,18 +100,6 @@ def fit_peer(split: Split, *, peer: str = "probmetrics:svs") -> MapFit:
     except Exception:  # noqa: BLE001 - whatever another package raises, the comparison goes on
         return scalar_fallback(split)
     return MapFit(result, (preds.n,))
-
-
-def _imported(peer: str, row: Peer) -> ModuleType:
-    try:
-        with _silenced():
-            return import_module(row.module)
-    except ImportError as error:
-        # A package may be there and lack one of its own: probmetrics installs without numba.
-        missing = (error.name or row.module).partition(".")[0]
-        own = missing == row.module.partition(".")[0]
-        package = row.package if own else missing
-        raise missing_extra(package, "peers", f"the peer {peer!r}", "smallcal-lab") from error
 
 
 @contextlib.contextmanager
@@ -169,22 +124,19 @@ def _wide(split: Split) -> FloatArray:
     return np.ascontiguousarray(filled(split.preds.logits), dtype=np.float64)
 
 
-def _fit_probmetrics(module: ModuleType, split: Split, *, method: str) -> tuple[Predict, int]:
+def _fit_probmetrics(method: str, module: ModuleType, split: Split) -> tuple[Predict, int]:
     """Fit ``get_calibrator(method)`` on logits, through its torch interface.
 
-    ``ts-mix`` uses the logits. ``svs`` and ``sms`` have no route for them: the package turns
-    them to float64 probabilities, scales those by ``ts-mix``, and goes on with their float32
-    logarithms.
+    ``ts-mix`` uses the logits. For ``svs`` and ``sms`` the package turns them to float64
+    probabilities, scales those by ``ts-mix``, and goes on with their float32 logarithms.
     """
     labels = import_module("torch").as_tensor(split.preds.labels)
     calibrator = module.get_calibrator(method)
     calibrator.fit_torch(_as_torch_logits(_wide(split)), labels)
-    n_classes = split.preds.n_classes
-    sizes = {
-        "ts-mix": 1,  # a temperature; the share of the uniform is 1 / (n + 1), not fitted
-        "svs": 1 + 2 * n_classes,  # a temperature, then a scale and an intercept per class
-        "sms": 1 + n_classes * (n_classes + 1),  # a temperature, then a matrix and intercepts
-    }
+    n = split.preds.n_classes
+    # A temperature each; beside it per class a scale and an intercept, or a matrix and intercepts.
+    # The share of the uniform in ts-mix is 1 / (n + 1), not fitted.
+    sizes = {"ts-mix": 1, "svs": 1 + 2 * n, "sms": 1 + n * (n + 1)}
     return partial(_by_probmetrics, calibrator), sizes[method]
 
 
@@ -199,11 +151,10 @@ def _as_torch_logits(logits: FloatArray) -> Any:
 
 
 def _fit_venn_abers(module: ModuleType, split: Split) -> tuple[Predict, int]:
-    """Fit the package's binary ``VennAbers`` per class, its "one_vs_rest" route.
+    """Fit the package's binary ``VennAbers`` per class; of two classes only the second is fitted.
 
-    One-vs-one, its default, would take 4,950 fits for 100 classes. The method has no parameters
-    in the usual sense: the distinct lower and upper probabilities that it looks up are counted,
-    as the levels are for isotonic. Of two classes only the second is fitted.
+    One-vs-one, its default, would take 4,950 fits for 100 classes. The distinct lower and upper
+    probabilities are counted, as the levels are for isotonic.
     """
     own, labels = softmax(_wide(split)), split.preds.labels
     counts = np.bincount(labels, minlength=own.shape[1])
@@ -230,14 +181,15 @@ def _two_columns(scores: FloatArray) -> FloatArray:
     return np.column_stack((1 - scores, scores))
 
 
-_PROBMETRICS = ("probmetrics", "probmetrics.calibrators")
+#: Every peer by its name.
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
-        "probmetrics:svs": Peer(*_PROBMETRICS, partial(_fit_probmetrics, method="svs")),
-        "probmetrics:sms": Peer(*_PROBMETRICS, partial(_fit_probmetrics, method="sms")),
-        "probmetrics:ts-mix": Peer(
-            *_PROBMETRICS, partial(_fit_probmetrics, method="ts-mix"), preserves_argmax=True
-        ),
-        "venn-abers:classwise": Peer("venn-abers", "venn_abers.venn_abers", _fit_venn_abers),
+        **{
+            f"probmetrics:{method}": Peer(
+                "probmetrics.calibrators", partial(_fit_probmetrics, method), method == "ts-mix"
+            )
+            for method in ("svs", "sms", "ts-mix")
+        },
+        "venn-abers:classwise": Peer("venn_abers.venn_abers", _fit_venn_abers),
     }
 )

@@ -3,14 +3,22 @@
 The twins need no matplotlib.
 """
 
-from smallcal_lab.plots.clean import (
+from smallcal_lab.plots.curves import (
     budget_curve,
     budget_curve_data,
+    k_ablation,
+    k_ablation_data,
+    severity_curve,
+    severity_curve_data,
+    within_margin,
+    within_margin_data,
+)
+from smallcal_lab.plots.points import (
+    corruption_gain,
+    corruption_gain_data,
     difference_rows,
     group_temperatures,
     group_temperatures_data,
-    k_ablation,
-    k_ablation_data,
 )
 from smallcal_lab.plots.risk import (
     group_gaps,
@@ -19,16 +27,8 @@ from smallcal_lab.plots.risk import (
     risk_confidence_data,
     risk_density,
     risk_density_data,
-)
-from smallcal_lab.plots.shift import (
-    corruption_gain,
-    corruption_gain_data,
     risk_flow,
     risk_flow_data,
-    severity_curve,
-    severity_curve_data,
-    within_margin,
-    within_margin_data,
 )
 
 __all__ = [

@@ -4,103 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from inspect import signature
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS
 from smallcal.plots import style
 from smallcal.plots.forest_plot import forest
-from smallcal_lab.plots.clean import budget_curve, difference_rows, group_temperatures, k_ablation
+from smallcal_lab import plots
 from smallcal_lab.plots.curves import curves_of
-from smallcal_lab.plots.given import clean, open_run
-from smallcal_lab.plots.risk import group_gaps, risk_confidence, risk_density
-from smallcal_lab.plots.shift import corruption_gain, risk_flow, severity_curve, within_margin
+from smallcal_lab.plots.given import Where, clean, open_run
 from smallcal_lab.studies.frame import ALL, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.shift import SIGNED
 from smallcal_lab.studies.tables.table import better_of, heading_of
 
-#: What the lines over a figure of differences need, in inches.
-_CAPTION = 0.6
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Figure(NamedTuple):
-    """A figure: which studies have it, and how it is drawn.
+    """How a figure is drawn, of studies that have one of its tables and suit it besides.
 
-    ``all_budgets`` says whether it has all budgets, or is drawn for each; ``of_metric`` whether it
-    is of a metric that can be chosen.
+    It is drawn for each budget, unless it has ``all_budgets``.
     """
 
-    suits: Callable[[Study], bool]
-    draw: Callable[..., style.Axes]
+    draw: Callable[..., Axes]
+    tables: tuple[str, ...]
+    also: Callable[[Study], bool] = lambda study: True
     all_budgets: bool = False
-    of_metric: bool = True
+
+    def suits(self, study: Study) -> bool:
+        """Return whether a study has this figure."""
+        return not set(self.tables).isdisjoint(study.tables) and self.also(study)
 
 
-def _with_table(*names: str) -> Callable[[Study], bool]:
-    """Return whether a study has one of these tables."""
-    return lambda study: not set(names).isdisjoint(study.tables)
-
-
-def _differences(run: tuple[Study, Frame], *, metric: str, where: Mapping[str, Any]) -> style.Axes:
-    rows = difference_rows(run, metric=metric, where=where)
+def _differences(
+    run: tuple[Study, Frame], *, metric: str | None = None, where: Where = None
+) -> Axes:
+    """Draw the rows of differences as a forest, with what they are of above its legend."""
+    rows = plots.difference_rows(run, metric=metric, where=where)
     if not rows:
         raise InputError("no difference has an interval: each is of a single fit")
-    axes = forest(rows, better=better_of(metric))
-    label = f"{heading_of(metric, difference=True)}, minus {run[0].baseline}"
+    opened = clean(open_run(run, "clean", metric=metric, where=where))
+    axes, curves = forest(rows, better=better_of(opened.metric)), curves_of(opened)
+    label = f"{heading_of(opened.metric, difference=True)}, minus {run[0].baseline}"
     axes.set_xlabel(style.literal(label))
-    curves = curves_of(clean(open_run(run, "clean", metric=metric, where=where)))
-    # Above the legend, which stands above the axes; the figure grows by that much.
     style.caption(axes, curves.about, curves.bars_text("Bars"), pad=24)
     figure = style.figure_of(axes)
-    figure.set_figheight(figure.get_figheight() + _CAPTION)
+    figure.set_figheight(figure.get_figheight() + 0.6)  # inches, for these lines
     return axes
 
 
 def _signed(study: Study) -> bool:
-    return "heterogeneity" in study.tables and SIGNED in study.metrics
+    return SIGNED in study.metrics
 
 
-def _of_groups(study: Study) -> bool:
-    grouped = all(entry.options.get("n_groups") for entry in study.entries)
-    return "means" in study.tables and grouped
+def _gain(against: str) -> Callable[..., Axes]:
+    return partial(plots.corruption_gain, against=against)
 
 
 #: Every figure of studies by the name of its file.
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
         "budget-curve": Figure(
-            lambda study: "means" in study.tables and len(study.budgets) > 1,
-            budget_curve,
-            all_budgets=True,
+            plots.budget_curve, ("means",), lambda study: len(study.budgets) > 1, all_budgets=True
         ),
         "severity-curve": Figure(
-            lambda study: "severity" in study.tables and study.metrics[0] in METRICS,
-            severity_curve,
+            plots.severity_curve, ("severity",), lambda study: study.metrics[0] in METRICS
         ),
-        "corruption-gain": Figure(_with_table("heterogeneity"), corruption_gain),
-        "corruption-gain-raw-gap": Figure(_signed, partial(corruption_gain, against="raw_gap")),
-        "corruption-gain-baseline-gap": Figure(
-            _signed, partial(corruption_gain, against="baseline_gap")
+        "corruption-gain": Figure(plots.corruption_gain, ("heterogeneity",)),
+        "corruption-gain-raw-gap": Figure(_gain("raw_gap"), ("heterogeneity",), _signed),
+        "corruption-gain-baseline-gap": Figure(_gain("baseline_gap"), ("heterogeneity",), _signed),
+        "k-ablation": Figure(
+            plots.k_ablation,
+            ("means",),
+            lambda study: all(entry.options.get("n_groups") for entry in study.entries),
         ),
-        "k-ablation": Figure(_of_groups, k_ablation),
-        "group-temperatures": Figure(
-            _with_table("temperatures", "audit"), group_temperatures, of_metric=False
-        ),
-        "within-margin": Figure(_with_table("within-margin"), within_margin),
-        "risk-density": Figure(_with_table("ranking"), risk_density, of_metric=False),
-        "risk-confidence": Figure(_with_table("ranking"), risk_confidence, of_metric=False),
-        "group-gaps": Figure(_with_table("group-gaps"), group_gaps, of_metric=False),
-        "risk-flow": Figure(_with_table("flow"), risk_flow, of_metric=False),
-        "differences": Figure(_with_table("differences"), _differences),
+        "group-temperatures": Figure(plots.group_temperatures, ("temperatures", "audit")),
+        "within-margin": Figure(plots.within_margin, ("within-margin",)),
+        "risk-density": Figure(plots.risk_density, ("ranking",)),
+        "risk-confidence": Figure(plots.risk_confidence, ("ranking",)),
+        "group-gaps": Figure(plots.group_gaps, ("group-gaps",)),
+        "risk-flow": Figure(plots.risk_flow, ("flow",)),
+        "differences": Figure(_differences, ("differences",)),
     }
 )
 
 
 def study_figures(
     study: Study, frame: Frame, *, metric: str | None = None
-) -> Iterator[tuple[str, Callable[[], style.Axes]]]:
+) -> Iterator[tuple[str, Callable[[], Axes]]]:
     """Yield the name of each figure that a study allows, and what draws it.
 
     Figures that are not of all budgets are drawn once for each, and say so in their names.
@@ -112,7 +107,7 @@ def study_figures(
     run = open_run((study, frame), study.name, metric=metric)
     budgets = run.frame.unique("budget")
     for name, figure in fitting.items():
-        what = {"metric": run.metric} if figure.of_metric else {}
+        what = {"metric": run.metric} if "metric" in signature(figure.draw).parameters else {}
         for budget in [None] if figure.all_budgets else budgets:
             where = {} if budget is None else {"budget": budget}
             told = len(budgets) > 1 and budget is not None

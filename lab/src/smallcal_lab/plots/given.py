@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -20,13 +21,7 @@ from smallcal_lab.studies.tables.shift import shifted_rows
 
 #: Rows alone do not say which study they are of; with the study they do.
 RunLike: TypeAlias = (
-    str
-    | os.PathLike[str]
-    | Frame
-    | Outcome
-    | Mapping[str, Any]
-    | tuple[Study, Frame]
-    | tuple[Study, Outcome]
+    str | os.PathLike[str] | Frame | Outcome | Mapping[str, Any] | tuple[Study, Frame | Outcome]
 )
 #: Columns to a value or a list of values.
 Where: TypeAlias = Mapping[str, Any] | None
@@ -71,8 +66,7 @@ def open_run(
     """
     opened = open_rows(run, usual, where=where)
     frame, study = opened.frame, opened.study
-    measured = frame.measured(study.metrics)
-    chosen = metric if metric is not None else next(iter(measured), FAILED)
+    chosen = metric if metric is not None else next(iter(frame.measured(study.metrics)), FAILED)
     require_one_of("metric", chosen, frame.unique("metric"))
     labels = frame.where(metric=chosen).unique("label")
     base = name_in(labels, study.baseline if baseline is None else baseline)
@@ -81,25 +75,22 @@ def open_run(
 
 
 def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
-    """Return the rows of a run that are asked for, for a figure without metric and baseline.
-
-    ``usual`` is the study that rows are taken to be of where nothing says so.
-    """
-    study: Study | None = None
-    given: object = run
-    if isinstance(given, str | os.PathLike):
-        study, given = recorded(Path(given))
-    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Study):
-        study, given = given
-    elif isinstance(given, Mapping):
-        given = _frame_of(given)
+    """Return the rows of a run that are asked for, for a figure without metric and baseline."""
+    study, given = cast("Study | None", None), cast(object, run)
+    match run:
+        case str() | os.PathLike():
+            study, given = recorded(Path(run))
+        case (Study(), _):
+            study, given = run
     frame = given.frame if isinstance(given, Outcome) else given
+    if isinstance(frame, Mapping):
+        frame = _frame_of(frame)
     if not isinstance(frame, Frame):
         raise InputError(
             "run must be a run's folder, its rows (outcome.frame), columns by name, or "
             f"(study, rows); got {type(run).__name__}"
         )
-    study = study_named(usual) if study is None else study
+    study = study or study_named(usual)
     known = frame.where(metric=[m for m in frame.unique("metric") if m != FAILED])
     frame = _chosen(as_shown(known, study.budgets), where or {})
     return Run(replace(study, metrics=study.metrics or (frame.unique("metric")[0],)), frame)
@@ -107,17 +98,16 @@ def open_rows(run: RunLike, usual: str, *, where: Where = None) -> Run:
 
 def _frame_of(columns: Mapping[str, Any]) -> Frame:
     """Make a frame of columns; what is not given is empty, and the set is the clean one."""
-    unknown = [str(name) for name in columns if name not in COLUMNS]
-    missing = [name for name in _NEEDED if name not in columns]
-    if unknown or missing:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}"
-        raise InputError(f"run {wrong}; its columns must be among {', '.join(COLUMNS)}")
-    lists = {name: np.asarray(column).tolist() for name, column in columns.items()}
-    sizes = {name: len(column) for name, column in lists.items()}
-    if len(set(sizes.values())) != 1:
-        raise InputError(f"the columns of run differ in length: {sizes}")
-    rows = zip(*lists.values(), strict=True)
-    return Frame.of([{"set": CLEAN, **dict(zip(lists, row, strict=True))} for row in rows])
+    if not set(_NEEDED) <= set(columns) <= set(COLUMNS):
+        raise InputError(
+            f"run has the columns {', '.join(map(str, columns))}; it needs {', '.join(_NEEDED)}, "
+            f"and may have {', '.join(name for name in COLUMNS if name not in _NEEDED)}"
+        )
+    lists = [np.asarray(column).tolist() for column in columns.values()]
+    if len(set(map(len, lists))) != 1:
+        raise InputError("the columns of run differ in length")
+    rows = zip(*lists, strict=True)
+    return Frame.of([{"set": CLEAN, **dict(zip(columns, row, strict=True))} for row in rows])
 
 
 def _chosen(frame: Frame, where: Mapping[str, Any]) -> Frame:
@@ -134,13 +124,12 @@ def _chosen(frame: Frame, where: Mapping[str, Any]) -> Frame:
     return kept
 
 
-def require_one_of(what: str, name: str, there: Iterable[str]) -> None:
+def require_one_of(what: str, name: object, there: Iterable[object]) -> None:
     """Raise unless a name is among those that were measured."""
     names = list(there)
     if name not in names:
-        raise InputError(
-            f"{what} {name!r} was not measured in this run; it has {', '.join(names) or 'nothing'}"
-        )
+        known = ", ".join(map(str, names)) or "nothing"
+        raise InputError(f"{what} '{name}' was not measured in this run; it has {known}")
 
 
 def name_in(labels: Collection[str], name: str) -> str:
@@ -148,7 +137,7 @@ def name_in(labels: Collection[str], name: str) -> str:
     return name if name in labels else true_name(name)
 
 
-def label_with(run: Run, metric: str, method: str | None, *, of: str) -> str:
+def label_with(run: Run, metric: object, method: str | None, *, of: str) -> str:
     """Return the method that is asked for, or the first that has a metric; ``of`` for errors."""
     there = run.frame.where(metric=metric).unique("label")
     label = method if method is not None else next(iter(there), run.study.baseline)
@@ -179,33 +168,26 @@ def measured_at_all(run: Run, along: str) -> tuple[Run, tuple[str, ...]]:
     """Return the rows of what was measured everywhere along an axis, and what is left out.
 
     A curve whose points are means of different models, or of different corruptions, would rise
-    and fall with who is in them. So of budgets, cells are kept that have all methods at all
-    budgets; of severities, the corruptions of a cell that have all methods at all severities.
+    and fall with who is in them: of budgets, cells are kept that have all methods at all budgets;
+    of severities, the corruptions of a cell that have all methods at all severities.
     """
-    rows = run.frame.where(metric=run.metric)
-    unit: tuple[str, ...] = ("cell",)
+    rows, unit = run.frame.where(metric=run.metric), ["cell"]
     if along == "severity":
-        rows, unit = shifted_rows(rows), ("cell", "set")
-    points = {
-        (place, label)
-        for place in rows.unique(along)
-        for label in rows.unique("label")
-        if along != "label" or place == label
-    }
-    seen: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-    columns = (*unit, along, "label", "value")
-    for *key, place, label, value in zip(*(rows[c].tolist() for c in columns), strict=True):
-        seen.setdefault(tuple(key), set()).update([(place, label)] if np.isfinite(value) else ())
-    full = {key for key, there in seen.items() if there == points}
+        rows, unit = shifted_rows(rows), ["cell", "set"]
+    axes = list(dict.fromkeys([along, "label"]))
+    points = math.prod(len(rows.unique(axis)) for axis in axes)
+    finite = rows.data[np.isfinite(rows["value"])]
+    found = finite.drop_duplicates([*unit, *axes]).value_counts(unit)
+    full = set(found.index[found == points])
     if not full:
         raise InputError(
             f"nothing was measured with every method at every {along}: choose fewer of them, for "
             "instance where={'label': [...]}"
         )
-    left_out = tuple(" ".join(map(str, key)) for key in seen if key not in full)
+    keys = dict.fromkeys(rows.data[unit].itertuples(index=False, name=None))
+    left_out = tuple(" ".join(key) for key in keys if key not in full)
     if along == "severity":
         full |= {(cell, CLEAN) for cell, _ in full}
-    keys = zip(*(run.frame[name].tolist() for name in unit), strict=True)
-    keep = np.array([key in full for key in keys], dtype=bool)
-    kept = Frame({name: column[keep] for name, column in run.frame.columns.items()})
-    return replace(run, frame=kept), left_out
+    data = run.frame.data
+    keep = [key in full for key in data[unit].itertuples(index=False, name=None)]
+    return replace(run, frame=Frame(data[keep])), left_out
