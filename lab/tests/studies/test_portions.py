@@ -240,7 +240,7 @@ def test_one_file_may_be_seen_with_other_classes_by_another_cell(folder):
         (["split = {file = 'wide.npz', per_class = 1, draw = 'first-per-clas'}"], "did you mean"),
         (["split = {samples = 5}"], "split: lacks file"),
         ([SPLIT, 'test = "far.npz"'], "does not know test"),
-        (['test = "far.npz"'], "lacks calibration; keys are .* or split in place of calibration"),
+        (['test = "far.npz"'], "lacks calibration; keys are .* split"),
         (["seed = [0, 1]", 'test = "far.npz"', 'calibration = "wide.npz"'], "several seeds need"),
         (["seed = [0, 0]", SPLIT], "seed must be whole numbers that differ"),
         ([SPLIT.replace("3}", "3, draw = 'first'}"), "seed = [0, 1]"], "drawn at random"),
@@ -311,13 +311,3 @@ def test_a_list_of_classes_that_changed_is_another_run(folder):
     (folder / "chosen.txt").write_text("7 2 9 5", encoding="utf-8")
     with pytest.raises(InputError, match="holds another run"):
         run(study, described(folder, *keys), folder / "run")
-
-
-def test_a_plain_description_is_recorded_as_it_always_was(folder):
-    keys = ('calibration = "wide.npz"', 'test = "narrow.npz"')
-    (cell,) = described(folder, *keys, shifts=shift("far.npz")).cells
-    assert cell.splits == {
-        "calibration": "wide.npz",
-        "test": "narrow.npz",
-        "shifts": [{"kind": "far", "severity": 1, "file": "far.npz", "paired": False}],
-    }

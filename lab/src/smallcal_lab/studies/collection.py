@@ -137,8 +137,7 @@ class Cell:
         found = kept_split(portion, stamp)
         if found.score is None or which == "calibration":
             return found
-        scale = self.read("calibration").score
-        return found if scale == found.score else kept_split(portion, stamp, scale)
+        return kept_split(portion, stamp, self.read("calibration").score)
 
     def draw(self, budget: int, draw: int) -> Predictions:
         """Return one draw of the calibration split; see ``draw_rows``."""
@@ -149,28 +148,17 @@ class Cell:
     @property
     def splits(self) -> dict[str, Any]:
         """Which part of which file is what: fingerprints of files do not tell."""
-        said: dict[str, Any] = {"calibration": self.calibration, "test": self.test}
-        plain = {"classes": "", "labels": COLUMNS}  # left out, as they always were
-        said["shifts"] = [
-            {key: value for key, value in asdict(one).items() if value != plain.get(key)}
-            for one in self.shifts
-        ]
-        if self.classes:
-            said["classes"] = self.classes
-        if self.draw_ways != ("stratified",):
-            said["draw"] = self.draw_ways
-        if self.split:
-            said["split"] = asdict(self.split)
-        return said
+        names = ("calibration", "test", "shifts", "classes", "draw_ways", "split")
+        return {name: value for name, value in asdict(self).items() if name in names}
 
     @property
     def files(self) -> tuple[str, ...]:
         """Every file it needs, without the names of splits."""
         named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
-        paths = [str(split_path(self.folder / one)[0]) for one in named]
+        paths = [split_path(self.folder / one)[0] for one in named]
         chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
-        paths += [str(self.folder / file) for file in chosen if file]
-        return tuple(dict.fromkeys(paths))
+        paths += [self.folder / file for file in chosen if file]
+        return tuple(dict.fromkeys(map(str, paths)))
 
 
 @lru_cache(maxsize=8)
@@ -192,10 +180,7 @@ class Collection:
 
     def cell(self, name: str) -> Cell:
         """Return a cell by name."""
-        for cell in self.cells:
-            if cell.name == name:
-                return cell
-        raise InputError(f"{self.folder} has no cell {name!r}")
+        return next(cell for cell in self.cells if cell.name == name)
 
     def only(self, wanted: Sequence[str]) -> Collection:
         """Return the cells whose names hold one of these texts; all for none."""
@@ -242,35 +227,35 @@ def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Pa
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
     """Turn a parsed description into cells, saying which of its entries is wrong."""
     require_keys(document, {"cell": list}, {"name": str}, where=source)
-    cells: list[Cell] = []
-    for number, entry in enumerate(document["cell"], 1):
-        cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
+    cells = tuple(
+        cell
+        for number, entry in enumerate(document["cell"], 1)
+        for cell in _cells_of(entry, folder, f"{source}, cell {number}")
+    )
     names = [cell.name for cell in cells]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise FileError(f"{source}: {', '.join(twice)} occurs more than once")
     if not cells:
         raise FileError(f"{source} names no cell")
-    return Collection(document.get("name", folder.name), tuple(cells), folder)
+    return Collection(document.get("name", folder.name), cells, folder)
 
 
-#: The largest seed that random generators take; no other number in a collection is larger.
-_MOST = 2**32 - 1
-
-_SPLIT_OR_TWO = {"calibration": str, "test": str}
+#: Keys of a description with their types: those that must be there, and those that may.
 _CELL = {"dataset": str, "backbone": str}
+_FILES = {"calibration": str, "test": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
 _SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
-_SIZES = {"samples": int, "per_class": int}
+_SPLIT_TOO = {"samples": int, "per_class": int, "draw": str}
 
 
-def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
+def _cells_of(entry: Any, folder: Path, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
-    needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
-    require_keys(entry, needed, _CELL_TOO, where=where, unlike="" if divided else "split")
+    files = {"split": dict} if divided else _FILES
+    require_keys(entry, _CELL | files, _CELL_TOO | {"split": dict}, where=where)
     where += f" ({entry['dataset']} {entry['backbone']})"
-    split = _split_of(entry["split"], where=f"{where}, split") if divided else None
+    split = _split_of(entry["split"], f"{where}, split") if divided else None
     cell = Cell(
         dataset=entry["dataset"],
         backbone=entry["backbone"],
@@ -278,32 +263,32 @@ def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
         calibration=split.file if split else entry["calibration"],
         test=split.file if split else entry["test"],
         shifts=tuple(
-            _shift_of(shift, where=f"{where}, shift {place}")
+            _shift_of(shift, f"{where}, shift {place}")
             for place, shift in enumerate(entry.get("shift", []), 1)
         ),
         folder=folder,
-        classes=_classes_of(entry, where=where),
-        draw_ways=_ways_of(entry.get("draw", "stratified"), where=where),
+        classes=_classes_of(entry, where),
+        draw_ways=_ways_of(entry.get("draw", "stratified"), where),
         split=split,
     )
     return [replace(cell, seed=seed) for seed in _seeds_of(entry.get("seed", 0), split, where)]
 
 
-def _shift_of(entry: Any, *, where: str) -> ShiftSet:
+def _shift_of(entry: Any, where: str) -> ShiftSet:
     require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
     if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
         raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
-    return ShiftSet(**{**entry, "classes": _classes_of(entry, where=where)})
+    return ShiftSet(**{**entry, "classes": _classes_of(entry, where)})
 
 
-def _split_of(entry: dict[str, Any], *, where: str) -> Split:
-    require_keys(entry, {"file": str}, {**_SIZES, "draw": str}, where=where)
-    sizes = {key: entry[key] for key in _SIZES if key in entry}
-    if len(sizes) != 1 or min(sizes.values()) < 1:
+def _split_of(entry: dict[str, Any], where: str) -> Split:
+    require_keys(entry, {"file": str}, _SPLIT_TOO, where=where)
+    sizes = [entry[key] for key in ("samples", "per_class") if key in entry]
+    if len(sizes) != 1 or sizes[0] < 1:
         raise FileError(f"{where}: give either samples or per_class, at least 1")
-    usual = "per-class" if "per_class" in sizes else "stratified"
-    (way,) = _ways_of(entry.get("draw", usual), where=where)
-    return Split(entry["file"], **sizes, draw=way)
+    usual = "per-class" if "per_class" in entry else "stratified"
+    (way,) = _ways_of(entry.get("draw", usual), where)
+    return Split(**{**entry, "draw": way})
 
 
 def _seeds_of(given: Any, split: Split | None, where: str) -> list[int]:
@@ -319,17 +304,16 @@ def _seeds_of(given: Any, split: Split | None, where: str) -> list[int]:
     return [require_in_range(seed, "seed", where=where) for seed in given]
 
 
-def _ways_of(given: Any, *, where: str) -> tuple[str, ...]:
+def _ways_of(given: Any, where: str) -> tuple[str, ...]:
     ways = tuple(given) if isinstance(given, list) else (given,)
-    wrong = [way for way in ways if way not in WAYS]
-    if wrong or not ways:
-        said = f"unknown draw {wrong[0]!r}; {choose(str(wrong[0]), WAYS)}" if wrong else ""
-        said = said or f"one or more of {', '.join(WAYS)}; got none"
-        raise FileError(f"{where}: draw: {said}")
+    if not ways:
+        raise FileError(f"{where}: draw: one or more of {', '.join(WAYS)}; got none")
+    if wrong := [way for way in ways if way not in WAYS]:
+        raise FileError(f"{where}: draw: unknown draw {wrong[0]!r}; {choose(str(wrong[0]), WAYS)}")
     return ways
 
 
-def _classes_of(entry: dict[str, Any], *, where: str) -> Classes:
+def _classes_of(entry: dict[str, Any], where: str) -> Classes:
     given = entry.get("classes", "")
     if isinstance(given, str):
         return given
@@ -344,8 +328,8 @@ def _classes_of(entry: dict[str, Any], *, where: str) -> Classes:
 
 def require_in_range(number: int, key: str, *, where: str) -> int:
     """Return a seed or another number of a collection, if random generators take it."""
-    if not 0 <= number <= _MOST:
-        raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
+    if not 0 <= number < 2**32:
+        raise FileError(f"{where}: {key} must be from 0 to {2**32 - 1:,}; got {number}")
     return number
 
 
@@ -355,7 +339,6 @@ def require_keys(
     allowed: Mapping[str, type | UnionType],
     *,
     where: str,
-    unlike: str = "",
 ) -> None:
     """Raise unless an entry of a TOML file has the keys it needs, of their types, and no others."""
     if not isinstance(entry, dict):
@@ -364,8 +347,7 @@ def require_keys(
     missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(known))
     if missing or unknown:
         what = f"lacks {', '.join(missing)}" if missing else f"does not know {', '.join(unknown)}"
-        others = f", or {unlike} in place of {' and '.join(_SPLIT_OR_TWO)}" if unlike else ""
-        raise FileError(f"{where}: {what}; keys are {', '.join(known)}{others}")
+        raise FileError(f"{where}: {what}; keys are {', '.join(known)}")
     for key, value in entry.items():
         kind = known[key]
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):

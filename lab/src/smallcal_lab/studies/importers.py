@@ -19,40 +19,32 @@ from smallcal.io.readers import Arrays, nested_h5, readable
 from smallcal.io.reading import read_labels
 from smallcal_lab.studies.collection import (
     FILE_NAME,
-    Cell,
     Collection,
-    ShiftSet,
     plain_name,
     require_in_range,
     write_description,
 )
 
 PathLike = str | os.PathLike[str]
+#: A cell or a shifted set, as ``collection.toml`` has it.
+Entry = dict[str, Any]
 
 _CELL = re.compile(r"(.+?)__(.+?)(?:-seed(\d+))?", re.DOTALL)
 _SHIFT = re.compile(r".*__(.+?)(?:-s(\d+))?", re.DOTALL)
-_KEYS = ("dataset", "backbone", "seed", "calibration", "test")
-_SHIFT_KEYS = ("kind", "severity", "file", "paired")
+#: What files have whose names do not say it.
+_USUAL = {"seed": 0, "severity": 1}
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import found.
-
-    Attributes
-    ----------
-    collection : Collection
-        As it was written.
-    left_out : tuple of str
-        One line for each file that is no part of it, and why.
-    """
+    """The collection that was written, and a line for each file that is no part of it."""
 
     collection: Collection
     left_out: tuple[str, ...] = ()
 
 
 def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Imported:
-    """Describe a folder of .npz files as a collection.
+    """Describe a folder of .npz files as a collection, whose logits stay where they are.
 
     ``DATASET__MODEL.npz`` or ``DATASET__MODEL-seed2.npz`` is a cell: it holds a split called val
     (or cal) and one called test. ``shift/DATASET__MODEL__KIND-s3.npz`` is a shifted test set of
@@ -63,8 +55,7 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     ----------
     folder : path
     out : path
-        Where ``collection.toml`` is written; may be the folder itself. The logits stay where they
-        are.
+        Where ``collection.toml`` is written; may be the folder itself.
     force : bool
         Whether an old ``collection.toml`` is replaced.
 
@@ -89,7 +80,7 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     if not os.path.isdir(root):
         raise FileError(f"{root} is not a folder of .npz files")
     _refuse_old(target / FILE_NAME, force=force)
-    cells: list[Cell] = []
+    cells: list[Entry] = []
     left_out: list[str] = []
     shifts = sorted((root / "shift").glob("*.npz"))
     for file in sorted(root.glob("*.npz")):
@@ -103,35 +94,43 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     if not cells:
         why = left_out[0] if left_out else "there is no .npz file"
         raise FileError(f"{root} holds no cell called DATASET__MODEL.npz: {why}")
-    return _written(root.resolve().name, cells, target, left_out)
+    document = {"name": root.resolve().name, "cell": cells}
+    return Imported(write_description(document, target), tuple(left_out))
 
 
-def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Cell:
-    _require_text(file)
-    match = _CELL.fullmatch(file.stem)
-    if match is None:
-        raise FileError(f"{file}: not called DATASET__MODEL.npz")
-    seed = require_in_range(int(match[3] or 0), "seed", where=str(file))
+def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Entry:
+    dataset, backbone, seed = _parsed(_CELL, file, "seed", "not called DATASET__MODEL.npz")
     calibration = _calibration_split(io.splits(file), str(file))
-    labels = read_labels(f"{file}:test")
+    labels = np.asarray(read_labels(f"{file}:test"))
     found = []
     for shift in shifts:
         try:
-            found.append(_shift_of(shift, labels, out))
+            kind, severity = _parsed(
+                _SHIFT, shift, "severity", "not called ..__KIND or ..__KIND-s1"
+            )
+            paired = bool(np.array_equal(read_labels(shift), labels))
         except SmallcalError as error:
             left_out.append(str(error))
-    path = _relative(file, out)
-    return Cell(match[1], match[2], seed, f"{path}:{calibration}", f"{path}:test", tuple(found))
+        else:
+            about = {"kind": kind, "severity": severity, "paired": paired}
+            found.append({**about, "file": _relative(shift, out)})
+    cell = _entry(dataset, backbone, _relative(file, out), calibration)
+    return {**cell, "seed": seed, "shift": found}
 
 
-def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
+def _entry(dataset: str, backbone: str, path: str, calibration: str) -> Entry:
+    files = {"calibration": f"{path}:{calibration}", "test": f"{path}:test"}
+    return {"dataset": dataset, "backbone": backbone, "seed": 0, **files}
+
+
+def _parsed(pattern: re.Pattern[str], file: Path, number: str, otherwise: str) -> tuple[Any, ...]:
+    """Return the names in a file's name, and the seed or severity."""
     _require_text(file)
-    match = _SHIFT.fullmatch(file.stem)
+    match = pattern.fullmatch(file.stem)
     if match is None:
-        raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
-    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
-    paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
-    return ShiftSet(match[1], severity, _relative(file, out), paired)
+        raise FileError(f"{file}: {otherwise}")
+    *names, digits = match.groups()
+    return (*names, require_in_range(int(digits or _USUAL[number]), number, where=str(file)))
 
 
 def _require_text(path: Path) -> None:
@@ -183,34 +182,35 @@ def import_calarena(
     """
     source, target = Path(file), Path(out)
     _refuse_old(target / FILE_NAME, force=force)
-    cells: list[Cell] = []
+    cells: list[Entry] = []
     left_out: list[str] = []
     with readable(source, nested_h5) as arrays:
         groups = _groups_of(arrays.names, source)
         flat = groups.pop("", None)
-        files = {group: f"{'__'.join(_names(group, source))}.npz" for group in groups}
-        _refuse_twins([f"{Path(name).stem}__s0" for name in files.values()])
-        for name in files.values():
-            _refuse_old(target / name, force=force)
+        names = [_names(group, source) for group in groups]
+        paths = [f"{'__'.join(pair)}.npz" for pair in names]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise FileError(f"two models would be called {path[:-4]}; rename one of them")
+            _refuse_old(target / path, force=force)
         io.make_folder(target)
-        for group, layout in groups.items():
+        for pair, path, (group, layout) in zip(names, paths, groups.items(), strict=True):
             try:
                 content = _content(arrays, group, layout)
             except SmallcalError as error:
                 left_out.append(str(error))
             else:
-                name = files[group]
-                io.write_arrays(target / name, content)
-                cells.append(Cell(*_names(group, source), 0, f"{name}:cal", f"{name}:test"))
+                io.write_arrays(target / path, content)
+                cells.append(_entry(*pair, path, "cal"))
             advance(1)
     if flat is not None:
-        path = _relative(source, target)
         first = _calibration_split(flat.scored, str(source))
-        cells.append(Cell(source.stem, "model", 0, f"{path}:{first}", f"{path}:test"))
+        cells.append(_entry(source.stem, "model", _relative(source, target), first))
     if not cells:
         why = left_out[0] if left_out else "no group holds probas_cal and probas_test"
         raise FileError(f"{source} is not in CalArena's layout: {why}")
-    return _written(source.stem, cells, target, left_out)
+    document = {"name": source.stem, "cell": cells}
+    return Imported(write_description(document, target), tuple(left_out))
 
 
 def _groups_of(names: Sequence[str], source: Path) -> dict[str, Layout]:
@@ -247,35 +247,13 @@ def _content(arrays: Arrays, group: str, layout: Layout) -> dict[str, NDArray[An
     return content
 
 
-def _refuse_twins(names: Sequence[str]) -> None:
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise FileError(f"two models would be called {twice}; rename one of them")
-
-
 def _refuse_old(file: Path, *, force: bool) -> None:
     if os.path.exists(file) and not force:
-        raise FileError(
-            f"{file} already exists; ",
-            python="force=True replaces it",
-            shell="--force replaces it",
-        )
+        how = {"python": "force=True replaces it", "shell": "--force replaces it"}
+        raise FileError(f"{file} already exists; ", **how)
 
 
 def _relative(file: Path, folder: Path) -> str:
     """Return a path as seen from a folder; whole where there is no way, as between two drives."""
-    whole = file.resolve()
-    try:
-        return Path(os.path.relpath(whole, folder.resolve())).as_posix()
-    except ValueError:
-        return whole.as_posix()
-
-
-def _written(name: str, cells: Sequence[Cell], out: Path, left_out: Sequence[str]) -> Imported:
-    """Write the description and read it back."""
-    _refuse_twins([cell.name for cell in cells])
-    entries = []
-    for cell in cells:
-        entry = {key: getattr(cell, key) for key in _KEYS}
-        shifts = [{key: getattr(one, key) for key in _SHIFT_KEYS} for one in cell.shifts]
-        entries.append({**entry, "shift": shifts})
-    return Imported(write_description({"name": name, "cell": entries}, out), tuple(left_out))
+    whole, start = file.resolve(), folder.resolve()
+    return (Path(os.path.relpath(whole, start)) if whole.drive == start.drive else whole).as_posix()

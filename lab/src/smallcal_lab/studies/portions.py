@@ -1,7 +1,7 @@
 """Which columns and rows of a file a cell sees.
 
-First the columns of its classes, before anything else: labels are renumbered, rows of other classes
-are left out. Then its rows: a draw, or what a draw left over.
+First the columns of its classes: labels are renumbered, rows of other classes are left out. Then
+its rows: a draw, or what a draw left over.
 """
 
 from __future__ import annotations
@@ -30,33 +30,21 @@ FIXED = ("first-per-class", "first")
 COLUMNS, CLASSES = "columns", "classes"
 #: Every column, for a shifted set whose file has no others.
 EVERY = "all"
-
-#: Columns as a description names them.
+#: Columns as a description names them: numbers, a range, a text file, or "all".
 Classes = str | tuple[int, ...]
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
-#: A text file of class numbers is small; one that is not is something else.
-_MAX_BYTES = 16 * 1024 * 1024
+#: A text file of class numbers is smaller, and no file has as many columns.
+_MOST = 16 * 1024 * 1024
 
 
 def draw_rows(
     labels: IntArray, budget: int, *, seed: int, draw: int, way: str = "stratified"
 ) -> IntArray:
-    """Return the rows of one draw, in order.
+    """Return the rows of one draw, in order; a budget of 0 is all of them.
 
-    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. A budget that is the whole
-    split takes it as it is.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-    budget : int
-        How many; 0 is all.
-    seed, draw : int
-    way : {"stratified", "per-class", "first-per-class", "first"}
-        At random with the classes' shares; with fewer samples than classes, or a class with one
-        sample, without strata. At random, as many of each class. The first of each class, or of
-        all, in the order of the file, whatever the seed.
+    The random state is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. Stratified draws of
+    fewer samples than classes, or with a class of one sample, are drawn without strata.
 
     Examples
     --------
@@ -85,11 +73,9 @@ def draw_rows(
             rare = f"class {classes[counts.argmin()]} has only {counts.min():,} samples"
             raise InputError(f"{each:,} of each class: {rare}")
         own = [np.flatnonzero(labels == one) for one in classes]
-        if way == "per-class":
-            taken = [rng.choice(rows, each, replace=False) for rows in own]
-        else:
-            taken = [rows[:each] for rows in own]
-        return np.sort(np.concatenate(taken))
+        if way == "first-per-class":
+            return np.sort(np.concatenate([rows[:each] for rows in own]))
+        return np.sort(np.concatenate([rng.choice(rows, each, replace=False) for rows in own]))
     if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
         from sklearn.model_selection import train_test_split
 
@@ -102,10 +88,7 @@ def draw_rows(
 
 @dataclass(frozen=True)
 class Split:
-    """One file as calibration and test split: some rows, and all others.
-
-    So many ``samples`` are to calibrate on, or so many ``per_class``; the other is 0.
-    """
+    """One file as calibration and test split: ``samples`` or ``per_class`` rows, and all others."""
 
     file: str
     samples: int = 0
@@ -123,9 +106,7 @@ class Split:
             taken = draw_rows(labels, size, seed=seed, draw=0, way=self.draw)
         except InputError as error:
             raise error.about("split") from error
-        if part == "calibration":
-            return taken
-        return np.setdiff1d(np.arange(len(labels)), taken, assume_unique=True)
+        return taken if part == "calibration" else np.delete(np.arange(len(labels)), taken)
 
 
 @dataclass(frozen=True)
@@ -133,7 +114,7 @@ class Portion:
     """What is read of one file.
 
     ``columns`` are the classes' in order, None for all; ``labels`` says what the file's labels
-    count, "columns" or "classes". ``part`` is "calibration" or "test" of the split with this seed.
+    count. ``part`` is "calibration" or "test" of the split with this seed.
     """
 
     path: str
@@ -144,56 +125,48 @@ class Portion:
     seed: int = 0
 
     def read(self, score: ScoreScale | None = None) -> Predictions:
-        """Read and check it; scores are taken for what others were, where that is said."""
-        preds = self.whole(score)
-        if self.split is None:
-            return preds
-        try:
-            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=self.part))
-        except InputError as error:
-            raise error.about(self.path) from error
-
-    def whole(self, score: ScoreScale | None = None) -> Predictions:
-        """Read and check the file before it is split."""
+        """Read and check it; ``score`` is what scores of the calibration split were taken for."""
         loaded = io.read(self.path)
         for note in loaded.notes:
             warnings.warn(note, stacklevel=2)
         if loaded.labels is None:
             raise FileError(f"{self.path} has no labels")
-        given, kind = loaded.logits, loaded.input
+        given, labels, features = loaded.logits, loaded.labels, loaded.features
         if given.dtype.kind == "f":
             # Probabilities come back in the type of the logits: rounding moves rows between bins.
             given = given.astype(np.float64)
-        labels, features = loaded.labels, loaded.features
+        kind = loaded.input
         try:
             if self.columns is not None:
                 if kind == "score":
                     raise InputError("classes: one score per row has no columns to choose from")
-                scores = as_scores(given, input=kind)
-                rows, labels = _restricted(scores, labels, self.columns, counted=self.labels)
-                given, kind = scores[np.ix_(rows, np.array(self.columns))], "logits"
+                given, kind = as_scores(given, input=kind), "logits"
+                rows, labels = self._own_rows(given, labels, self.columns)
+                given = given[np.ix_(rows, np.array(self.columns))]
                 features = None if features is None else features[rows]
-            return Predictions.of(given, labels, input=kind, features=features, score=score)
+            preds = Predictions.of(given, labels, input=kind, features=features, score=score)
+            if self.split is None:
+                return preds
+            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=self.part))
         except InputError as error:
             raise error.about(self.path) from error
 
-
-def _restricted(
-    scores: FloatArray, labels: object, columns: tuple[int, ...], *, counted: str
-) -> tuple[IntArray, IntArray]:
-    """Return the rows that belong to these classes, and their labels among them."""
-    n, there = scores.shape
-    if max(columns) >= there:
-        raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
-    if counted == CLASSES:
-        return np.arange(n), as_labels(labels, n=n, n_classes=len(columns))
-    number = np.full(there, -1)
-    number[list(columns)] = np.arange(len(columns))
-    own = number[as_labels(labels, n=n, n_classes=there)]
-    rows = np.flatnonzero(own >= 0)
-    if not len(rows):
-        raise InputError("classes: no sample belongs to any of them")
-    return rows, own[rows]
+    def _own_rows(
+        self, scores: FloatArray, labels: object, columns: tuple[int, ...]
+    ) -> tuple[IntArray, IntArray]:
+        """Return the rows that belong to the classes, and their labels among them."""
+        n, there = scores.shape
+        if max(columns) >= there:
+            raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
+        if self.labels == CLASSES:
+            return np.arange(n), as_labels(labels, n=n, n_classes=len(columns))
+        number = np.full(there, -1)
+        number[list(columns)] = np.arange(len(columns))
+        own = number[as_labels(labels, n=n, n_classes=there)]
+        rows = np.flatnonzero(own >= 0)
+        if not len(rows):
+            raise InputError("classes: no sample belongs to any of them")
+        return rows, own[rows]
 
 
 def class_file(classes: Classes) -> str:
@@ -204,8 +177,6 @@ def class_file(classes: Classes) -> str:
 
 def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
     """Return the columns that ``classes`` stands for; None for all.
-
-    They are columns, a range with both ends, "all", or a text file in the folder.
 
     Examples
     --------
@@ -218,7 +189,7 @@ def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
         columns = classes
     elif ends := _RANGE.fullmatch(classes):
         first, last = int(ends[1]), int(ends[2])
-        if not first < last < first + _MAX_BYTES:
+        if not first < last < first + _MOST:
             raise InputError(f"classes: the range {classes} must rise, to a column that files have")
         return tuple(range(first, last + 1))
     else:
@@ -236,13 +207,11 @@ def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
 def _numbers_in(file: Path) -> tuple[int, ...]:
     """Read a text file of whole numbers; what follows a # is a comment."""
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise FileError(f"classes: {file} is too long for a list of class numbers")
-        text = file.read_text(encoding="utf-8")
+        data = file.read_bytes() if file.stat().st_size <= _MOST else b"too much"
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise FileError(f"classes: cannot read {file}: {why}") from None
-    words = re.sub(r"#.*|,", " ", text).split()
+    words = re.sub(r"#.*|,", " ", data.decode("utf-8", "replace")).split()
     if wrong := next((word for word in words if not re.fullmatch(r"\d{1,9}", word)), ""):
         raise FileError(f"classes: {file} must hold column numbers only; it holds {wrong[:40]!r}")
     return tuple(map(int, words))
