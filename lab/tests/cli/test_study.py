@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import study_table
-from smallcal_lab.cli.study_output import MOST_ROWS, chosen_rows, parts
+from smallcal_lab.cli.study import MOST_ROWS, chosen_rows, parts
 from smallcal_lab.studies import STUDIES, import_folder, load_collection, measure, run
 from smallcal_lab.studies.tables.table import Number, Table
 from support.simulated import simulate
