@@ -19,7 +19,7 @@ import numpy as np
 
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
-from smallcal_lab.studies import Study, load_collection, measure
+from smallcal_lab.studies import Study, engine, load_collection
 from smallcal_lab.studies import run as checked_run
 from smallcal_lab.studies.study import Entry
 from support.simulated import simulate
@@ -157,7 +157,7 @@ def _die(collection, folder, write, when):
 
 def _counted(collection, folder, log):
     """Run and write a line for each task that is done."""
-    real = measure.measure
+    real = engine.measure
 
     def counted(study, cell, task, keeper):
         with log.open("a") as file:
@@ -165,7 +165,7 @@ def _counted(collection, folder, log):
         return real(study, cell, task, keeper)
 
     log.touch()
-    measure.measure = counted
+    engine.measure = counted
     run(STUDY, collection, folder)
 
 
