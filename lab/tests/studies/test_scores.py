@@ -11,8 +11,8 @@ from sklearn.metrics import log_loss
 import smallcal as sc
 from smallcal.errors import InputError
 from smallcal_lab.studies import check_collection, study_named
-from smallcal_lab.studies.importers import import_folder
 from smallcal_lab.studies.engine import measure
+from smallcal_lab.studies.importers import import_folder
 from smallcal_lab.studies.portions import draw_rows
 from smallcal_lab.studies.predictions import Keeper
 from smallcal_lab.studies.study import Task

@@ -280,7 +280,7 @@ _ROWS = (
         probe="shifted",
         settings=OURS,
         tables=("shift-means", "severity", "tiers", "occupancy"),
-        needs=("shift",),
+        needs="shift",
     ),
     Study(
         name="requantize",
@@ -293,7 +293,7 @@ _ROWS = (
         probe="requantized",
         settings={"control": "requantized"},
         tables=("controls",),
-        needs=("shift",),
+        needs="shift",
     ),
     Study(
         name="paired-clean",
@@ -305,7 +305,7 @@ _ROWS = (
         probe="paired_clean",
         settings={"control": "paired_clean"},
         tables=("controls",),
-        needs=("shift", "paired"),
+        needs="paired",
     ),
     Study(
         name="risk-flow",
@@ -316,7 +316,7 @@ _ROWS = (
         metrics=("mean_risk",),
         probe="risk_flow",
         tables=("severity", "occupancy", "flow"),
-        needs=("shift",),
+        needs="shift",
     ),
     Study(
         name="natural-shift",
@@ -336,7 +336,7 @@ _ROWS = (
             "resampled": ("ece15", "top_label_bce"),
         },
         tables=("sets", "harm", "occupancy", "image-samples"),
-        needs=("shift",),
+        needs="shift",
     ),
     Study(
         name="scope-map",
@@ -360,7 +360,7 @@ _ROWS = (
         probe="shifted",
         settings={"gain_of": "srts-bce", "raw": "none", "rivals": ("tva-ts", "smart-bce")},
         tables=("heterogeneity",),
-        needs=("shift",),
+        needs="shift",
     ),
     Study(
         name="selector",

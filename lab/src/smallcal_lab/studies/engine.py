@@ -42,7 +42,7 @@ from smallcal_lab.studies.predictions import (
     write_predictions,
 )
 from smallcal_lab.studies.probes import PROBES, Site
-from smallcal_lab.studies.study import Study, Task
+from smallcal_lab.studies.study import Study, Task, file_name
 from smallcal_lab.studies.tables.catalogue import PREDICTED, kept_sets, tables_of
 from smallcal_lab.studies.tables.table import TABLE_FILES, Table, write_tables
 
@@ -255,7 +255,7 @@ def run_in(folder: Path, *, keeps: bool = False) -> Resumable[Task]:
         folder=folder,
         parts=folder / "parts",
         manifest=folder / "manifest.json",
-        part=lambda task: folder / "parts" / f"{task.file_name}.parquet",
+        part=lambda task: folder / "parts" / f"{file_name(task.key)}.parquet",
         flaw=flaw,
         beside=lambda task: (file_of(folder, task),) if keeps else (),
         others=tuple(folder / name for name in ("rows.parquet", *TABLE_FILES)),

@@ -20,7 +20,7 @@ from smallcal.metrics import Scored
 from smallcal.metrics.kept import LOSSES, Kept
 from smallcal_lab.statistics.samples import Unit
 from smallcal_lab.studies.frame import CLEAN, Frame, read_signed, write_signed
-from smallcal_lab.studies.study import Task
+from smallcal_lab.studies.study import Task, file_name
 
 FOLDER = "predictions"
 
@@ -83,7 +83,7 @@ class Keeper:
 
 def file_of(folder: Path, task: Task) -> Path:
     """Return where a run keeps the predictions of a task."""
-    return folder / FOLDER / f"{task.file_name}.parquet"
+    return folder / FOLDER / f"{file_name(task.key)}.parquet"
 
 
 @dataclass(frozen=True)
