@@ -20,25 +20,16 @@ from smallcal_lab.studies.study import Study
 TOLERANCE = 1e-6
 
 _NOTHING = "there is nothing to compare: the two runs have no method in common"
-
-_KEY = ["cell", "budget", "draw", "label", "set", "severity", "metric"]
+_DRAW = ["cell", "budget", "draw"]
+_KEY = [*_DRAW, "label", "set", "severity", "metric"]
 
 
 @dataclass(frozen=True)
 class Gate:
     """What the comparison of two runs gave.
 
-    Attributes
-    ----------
-    values, draws : int
-        Numbers that were compared, and the draws of cells that they are of.
-    labels : tuple of str
-        The methods.
-    largest : float
-        The largest difference.
-    tolerance : float
-    failures : tuple of str
-        One line for each number that differs by more.
+    So many ``values`` of the methods ``labels`` were compared, on so many ``draws`` of cells;
+    ``failures`` has one line for each that differs by more than the ``tolerance``.
     """
 
     values: int
@@ -65,18 +56,7 @@ class Gate:
 
 
 def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
-    """Compare the rows of a run with those of another, draw by draw, where both have them.
-
-    Parameters
-    ----------
-    frame, stored : Frame
-        Rows of the new run and of the stored one.
-    tolerance : float
-
-    Raises
-    ------
-    InputError
-        If the two have no fit in common.
+    """Compare the rows of a run with those of a stored one, draw by draw, where both have them.
 
     Examples
     --------
@@ -98,7 +78,7 @@ def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
     gaps[undefined.all(axis=1)] = 0.0
     return Gate(
         values=len(both),
-        draws=len(both[["cell", "budget", "draw"]].drop_duplicates()),
+        draws=len(both[_DRAW].drop_duplicates()),
         labels=tuple(both["label"].unique()),
         largest=float(gaps.max()),
         tolerance=tolerance,
