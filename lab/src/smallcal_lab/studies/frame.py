@@ -145,8 +145,8 @@ class Frame:
     @cached_property
     def model(self) -> dict[str, tuple[str, str]]:
         """The model of each cell, as data set and backbone."""
-        first = self.data.drop_duplicates("cell").set_index("cell")
-        return dict(zip(first.index, zip(first["dataset"], first["backbone"]), strict=True))
+        first = self.data.drop_duplicates("cell")[["cell", "dataset", "backbone"]]
+        return {cell: (dataset, backbone) for cell, dataset, backbone in first.to_numpy().tolist()}
 
     def rows(self) -> Rows:
         """Return rows as dictionaries."""
