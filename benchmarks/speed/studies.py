@@ -73,7 +73,7 @@ def _fit_all(study, collection):
 def _do_tasks(study, collection):
     """Do what a process of a run does: read, draw, fit, apply and measure."""
     for task in study.tasks(collection):
-        work(study, "", frozenset(), (collection.cell(task.cell), task))
+        work(study, frozenset(), (collection.cell(task.cell), task))
 
 
 def _split(n, n_classes):

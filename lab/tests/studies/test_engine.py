@@ -503,7 +503,7 @@ def test_without_dask_the_extra_is_named(shared, tmp_path, monkeypatch):
 
 
 def test_a_worker_with_other_software_or_files_says_so(own):
-    work, task = partial(engine.work, STUDY, "x", frozenset()), STUDY.tasks(own)[0]
+    work, task = partial(engine.work, STUDY, frozenset()), STUDY.tasks(own)[0]
     with pytest.raises(InputError, match=r"smallcal 99\.0"):
         pool._away("99.0", work, (own.cells[0], task))
     elsewhere = replace(own.cells[0], folder=Path("/nowhere"))

@@ -149,21 +149,33 @@ def _content(cell: Cell) -> Iterator[Flaw]:
             continue
         if portion.columns is not None and not (cell.split and which == "test"):
             yield from _left_out(file, portion, portion.columns)
-        if probabilities_like(preds.logits):
-            yield file, "logits look like probabilities; name the array probabilities", ERROR
-        for split, first in list(read.items())[:1]:
-            if preds.n_classes != first.n_classes:
-                columns = f"has {preds.n_classes} columns; the {split} split has {first.n_classes}"
-                yield file, columns, ERROR
-        if isinstance(which, ShiftSet):
-            if "test" in read:
-                yield from _pairs(cell, which, preds, read["test"])
-            continue
-        if which == "calibration":
-            yield from _calibration(file, preds)
-        elif "calibration" in read:
-            yield from _leak(file, read["calibration"], preds)
-        read[which] = preds
+        yield from _compared(cell, which, preds, read)
+        if not isinstance(which, ShiftSet):
+            read[which] = preds
+
+
+def _compared(
+    cell: Cell, which: str | ShiftSet, preds: Predictions, read: dict[str, Predictions]
+) -> Iterator[Flaw]:
+    """Yield what is wrong with a split, alone and beside those that were read before."""
+    file = cell.file(which)
+    if probabilities_like(preds.logits):
+        yield file, "logits look like probabilities; name the array probabilities", ERROR
+    for split, first in list(read.items())[:1]:
+        if preds.n_classes != first.n_classes:
+            columns = f"has {preds.n_classes} columns; the {split} split has {first.n_classes}"
+            yield file, columns, ERROR
+    if which == "calibration":
+        try:
+            preds.require_fittable()
+        except InputError as error:
+            yield file, str(error), ERROR
+        if missing := preds.n_classes - len(np.unique(preds.labels)):
+            yield file, f"{missing} of {preds.n_classes} classes have no sample", NOTE
+    elif which == "test" and "calibration" in read:
+        yield from _leak(file, read["calibration"], preds)
+    elif isinstance(which, ShiftSet) and "test" in read:
+        yield from _pairs(cell, which, preds, read["test"])
 
 
 def _left_out(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator[Flaw]:
@@ -180,16 +192,6 @@ def _left_out(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator
     elif out:
         what = f"classes: {out:,} of {len(labels):,} samples belong to other classes"
         yield file, f"{what} and are left out", NOTE
-
-
-def _calibration(file: str, calibration: Predictions) -> Iterator[Flaw]:
-    """Yield what is wrong with a split to fit on."""
-    try:
-        calibration.require_fittable()
-    except InputError as error:
-        yield file, str(error), ERROR
-    if missing := calibration.n_classes - len(np.unique(calibration.labels)):
-        yield file, f"{missing} of {calibration.n_classes} classes have no sample", NOTE
 
 
 def _leak(file: str, calibration: Predictions, test: Predictions) -> Iterator[Flaw]:

@@ -1,23 +1,7 @@
 """A folder of logits: cells, each with a calibration split, a test split and perhaps shifted ones.
 
-``collection.toml`` says what is there::
-
-    name = "my models"
-
-    [[cell]]
-    dataset = "cifar100"
-    backbone = "vit-b16"
-    seed = 0
-    calibration = "vit-seed0.npz:val"
-    test = "vit-seed0.npz:test"
-
-    [[cell.shift]]
-    kind = "gaussian_noise"
-    severity = 3
-    file = "vit-seed0-noise3.npz"
-    paired = true        # its rows are the test rows, in the same order
-
-Files are read when they are needed and not before.
+``collection.toml`` says what is there, see docs/lab/studies.md. Files are read when they are needed
+and not before.
 """
 
 from __future__ import annotations
@@ -81,17 +65,10 @@ class ShiftSet:
 class Cell:
     """One trained model: a data set, a backbone, a seed.
 
-    Attributes
-    ----------
-    calibration, test : str
-        Files, relative to the folder; ``file.npz:val`` names a split. With ``split`` both are its
-        file.
-    classes : str or tuple of int
-        The columns that are there at all; empty for all of them.
-    draw_ways : tuple of str
-        How the first draw of a budget is made, the second, ...; the last is for all others.
-    split : Split or None
-        How one file becomes calibration and test split.
+    ``calibration`` and ``test`` are files, relative to the ``folder`` (``file.npz:val`` names a
+    split), or both the file of ``split``. ``classes`` are the columns that are there at all, empty
+    for all. ``draw_ways`` says how the first draw of a budget is made, the second, ...; the last
+    is for all others.
     """
 
     dataset: str
@@ -117,13 +94,12 @@ class Cell:
     def portion(self, which: str | ShiftSet) -> Portion:
         """Return what is read of which file for a split: "calibration", "test" or a shift."""
         path = str(self.folder.absolute() / self.file(which))
-        if not isinstance(which, ShiftSet):
-            columns = columns_of(self.classes, self.folder)
-            return Portion(path, columns, COLUMNS, self.split, which, self.seed)
-        columns = columns_of(which.classes or self.classes, self.folder)
-        # A paired set follows the file that is split: the calibration samples' twins go.
-        split = self.split if which.paired else None
-        return Portion(path, columns, which.labels, split, "test", self.seed)
+        classes, labels, split, part = self.classes, COLUMNS, self.split, str(which)
+        if isinstance(which, ShiftSet):
+            classes, labels, part = which.classes or classes, which.labels, "test"
+            # A paired set follows the file that is split: the calibration samples' twins go.
+            split = split if which.paired else None
+        return Portion(path, columns_of(classes, self.folder), labels, split, part, self.seed)
 
     def read(self, which: str | ShiftSet) -> Predictions:
         """Return a split: "calibration", "test" or one of the shifts.
@@ -199,13 +175,7 @@ class Collection:
 
 
 def load_collection(folder: str | os.PathLike[str]) -> Collection:
-    """Read what a folder's ``collection.toml`` says.
-
-    Raises
-    ------
-    FileError
-        If the folder or its ``collection.toml`` is missing or invalid.
-    """
+    """Read what a folder's ``collection.toml`` says."""
     document, file = read_description(folder)
     return collection_of(document, file.parent, source=str(file))
 
@@ -242,7 +212,6 @@ def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Col
 
 #: Keys of a description with their types: those that must be there, and those that may.
 _CELL = {"dataset": str, "backbone": str}
-_FILES = {"calibration": str, "test": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
 _SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
@@ -252,26 +221,34 @@ _SPLIT_TOO = {"samples": int, "per_class": int, "draw": str}
 def _cells_of(entry: Any, folder: Path, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
-    files = {"split": dict} if divided else _FILES
+    files = {"split": dict} if divided else {"calibration": str, "test": str}
     require_keys(entry, _CELL | files, _CELL_TOO | {"split": dict}, where=where)
     where += f" ({entry['dataset']} {entry['backbone']})"
     split = _split_of(entry["split"], f"{where}, split") if divided else None
+    shifts = enumerate(entry.get("shift", []), 1)
     cell = Cell(
         dataset=entry["dataset"],
         backbone=entry["backbone"],
         seed=0,
         calibration=split.file if split else entry["calibration"],
         test=split.file if split else entry["test"],
-        shifts=tuple(
-            _shift_of(shift, f"{where}, shift {place}")
-            for place, shift in enumerate(entry.get("shift", []), 1)
-        ),
+        shifts=tuple(_shift_of(shift, f"{where}, shift {place}") for place, shift in shifts),
         folder=folder,
         classes=_classes_of(entry, where),
         draw_ways=_ways_of(entry.get("draw", "stratified"), where),
         split=split,
     )
-    return [replace(cell, seed=seed) for seed in _seeds_of(entry.get("seed", 0), split, where)]
+    seeds = entry.get("seed", 0)
+    if not isinstance(seeds, list):
+        return [replace(cell, seed=seeds)]
+    if split is None or split.draw in FIXED:
+        raise FileError(
+            f"{where}: several seeds need a split that is drawn at random; without one, give each "
+            "seed its own files in its own [[cell]]"
+        )
+    if not seeds or not all(type(seed) is int for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise FileError(f"{where}: seed must be whole numbers that differ; got {seeds!r}")
+    return [replace(cell, seed=require_in_range(seed, "seed", where=where)) for seed in seeds]
 
 
 def _shift_of(entry: Any, where: str) -> ShiftSet:
@@ -289,19 +266,6 @@ def _split_of(entry: dict[str, Any], where: str) -> Split:
     usual = "per-class" if "per_class" in entry else "stratified"
     (way,) = _ways_of(entry.get("draw", usual), where)
     return Split(**{**entry, "draw": way})
-
-
-def _seeds_of(given: Any, split: Split | None, where: str) -> list[int]:
-    if not isinstance(given, list):
-        return [given]
-    if split is None or split.draw in FIXED:
-        raise FileError(
-            f"{where}: several seeds need a split that is drawn at random; without one, give each "
-            "seed its own files in its own [[cell]]"
-        )
-    if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
-        raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")
-    return [require_in_range(seed, "seed", where=where) for seed in given]
 
 
 def _ways_of(given: Any, where: str) -> tuple[str, ...]:
@@ -358,10 +322,9 @@ def require_keys(
 
 
 def write_description(document: Mapping[str, Any], folder: Path) -> Collection:
-    """Write ``collection.toml``, whole or not at all, and read it back.
+    """Write ``collection.toml``, whole or not at all, and read it back; refuse what is wrong.
 
-    A document has ``name`` and ``cell``, a list of entries as the file has them, whose paths start
-    in the folder. What is no description is not written.
+    A document has ``name`` and ``cell``, entries as the file has them.
     """
     file = folder / FILE_NAME
     collection_of(dict(document), folder, source=str(file))

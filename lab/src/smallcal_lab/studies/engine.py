@@ -14,14 +14,11 @@ and in any way, goes on where it was. Its folder::
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from smallcal._version import versions
 from smallcal.calibrators.catalogue import method
@@ -30,7 +27,7 @@ from smallcal.io.pool import run_tasks, said, stopped
 from smallcal.io.resumable import Resumable, read_manifest
 from smallcal_lab.studies.catalogue import study_named
 from smallcal_lab.studies.check import require_sound
-from smallcal_lab.studies.collection import Cell, Collection, kept_split
+from smallcal_lab.studies.collection import Cell, Collection
 from smallcal_lab.studies.frame import FAILED, Frame, Rows, read_parquet, write_parquet
 from smallcal_lab.studies.predictions import (
     FOLDER,
@@ -49,17 +46,9 @@ from smallcal_lab.studies.tables.table import TABLE_FILES, Table, write_tables
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a run.
+    """The result of a run: all rows, the tables, and a line for each fit that failed.
 
-    Attributes
-    ----------
-    frame : Frame
-        Every row.
-    tables : tuple of Table
-    failures : tuple of str
-        One line for each unit that failed.
-    notes : tuple of str
-        What the reader should know of how it was made, such as parts that had to be done again.
+    ``notes`` say what the reader should know of how it was made, such as parts done again.
     """
 
     frame: Frame
@@ -92,16 +81,9 @@ def run(
         Address of a Dask scheduler to run on instead; its workers must see the collection's
         folder.
     force : bool
-        Whether to run on a collection that :func:`~smallcal_lab.studies.check_collection`
-        finds errors in; without it nothing is run on one.
+        Whether to run on a collection in which ``check_collection`` finds errors.
     advance : callable, optional
         Called as tasks finish; first with the number that were finished before.
-
-    Raises
-    ------
-    InputError
-        If the collection has errors, the folder holds another run, or another process is at
-        work on it.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
@@ -114,7 +96,6 @@ def run(
     inputs = collection.sha256()
     asked = {
         "study": study.document(),
-        "methods": {entry.label: entry.name for entry in study.entries},
         "collection": collection.name,
         "cells": list(dict.fromkeys(task.cell for task in tasks)),
         "splits": {cell.name: cell.splits for cell in collection.cells},
@@ -127,13 +108,12 @@ def run(
             folder.sweep(tasks)
         missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
-        stamp = json.dumps([inputs, str(collection.folder)])
         cells = {  # with paths that hold everywhere
             cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
             for cell in collection.cells
         }
         run_tasks(
-            partial(work, study, hashlib.sha256(stamp.encode()).hexdigest(), kept),
+            partial(work, study, kept),
             [(cells[task.cell], task) for task in missing],
             keep=partial(_write_part, folder),
             told=lambda unit: advance(1),
@@ -167,17 +147,15 @@ def _outcome_of(study: Study, rows: Rows, shelf: Shelf | None, notes: Sequence[s
 
 # One task ---------------------------------------------------------------------------------------
 
-#: A task with its cell, which is sent along: a process that read the collection's description anew
-#: could find another.
+#: A task, and its cell: a process that read the description anew could find another.
 Unit = tuple[Cell, Task]
-#: What a task gives: its rows, and what is kept of its predictions.
+#: The rows of a task, and what is kept of its predictions.
 Done = tuple[Rows, list[Prediction]]
 
 
-def work(study: Study, inputs: str, kept: frozenset[str], unit: Unit) -> Done:
+def work(study: Study, kept: frozenset[str], unit: Unit) -> Done:
     """Do one task; what a process, wherever it is, is told to do.
 
-    ``inputs`` stands for the bytes of all files, ``kept`` for the sets whose predictions are kept.
     What fails because of the data fails again tomorrow, so it becomes rows that say why. What fails
     because of the machine (memory, a disk, a folder that is not there) is raised: it must not be
     taken for a result. Sums split over threads round differently, so there is one thread.
@@ -189,19 +167,12 @@ def work(study: Study, inputs: str, kept: frozenset[str], unit: Unit) -> Done:
     for file in cell.files:
         if not os.path.exists(file):
             raise FileError(f"a worker cannot find {file}; all workers need its folder")
-    _forget_others(inputs)
     with threadpool_limits(1):
         try:
             keeper = Keeper(kept)
             return measure(study, cell, task, keeper), keeper.found
         except (OSError, MemoryError) as error:
             raise stopped(f"{task.key} cannot be done on this machine ({said(error)})") from error
-
-
-@lru_cache(maxsize=1)
-def _forget_others(inputs: str) -> None:
-    """Let go of files that were read for other inputs: a cluster's worker outlives many runs."""
-    kept_split.cache_clear()
 
 
 def measure(study: Study, cell: Cell, task: Task, keeper: Keeper) -> Rows:
@@ -280,13 +251,7 @@ def rows_of(folder: Resumable[Task], tasks: Sequence[Task]) -> Rows:
 
 
 def finished(folder: Path) -> tuple[Study, Outcome]:
-    """Return the study and the tables of a run that is complete; its inputs are not needed.
-
-    Raises
-    ------
-    FileError
-        If the folder holds no run, or one that is not complete.
-    """
+    """Return the study and the tables of a run that is complete; its inputs are not needed."""
     study, rows = _read(folder)
     if not kept_sets(study) or (folder / FOLDER).is_dir():
         return study, _outcome_of(study, rows, Shelf(folder), ())
@@ -303,7 +268,7 @@ def recorded(folder: Path) -> tuple[Study, Frame]:
 
 def _read(folder: Path) -> tuple[Study, Rows]:
     run = run_in(folder)
-    manifest: dict[str, Any] | None = read_manifest(run.manifest)
+    manifest = read_manifest(run.manifest)
     if manifest is None:
         raise FileError(f"{folder} holds no run: {run.manifest} is missing")
     described, cells = manifest.get("study"), manifest.get("cells")
