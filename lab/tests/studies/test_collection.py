@@ -508,7 +508,7 @@ def test_calarenas_groups_become_cells(tmp_path, h5py):
         "breast__XGBoost__s0",
     ]
     assert len(found.left_out) == 1
-    assert "group half/XGBoost: it does not hold two splits" in found.left_out[0]
+    assert "bench.h5:half/XGBoost: it does not hold two splits" in found.left_out[0]
     assert sum(steps) == 4
     assert check_collection(found.collection) == []
     first, _, binary = found.collection.cells

@@ -106,18 +106,18 @@ def _reuse(cell: Cell, used: dict[object, tuple[str, Cell]]) -> Iterator[Flaw]:
     may be shared by the seeds of a split: these are draws of one model.
     """
     own: dict[object, str] = {}
-    for which in ("calibration", "test", *cell.shifts):
-        shifted = isinstance(which, ShiftSet)
-        role = f"shift {which.kind}-{which.severity}" if shifted else f"{which} split"
+    for which in cell.sets:
+        shift = which if isinstance(which, ShiftSet) else None
+        role = f"shift {shift.kind}-{shift.severity}" if shift else f"{which} split"
         path, prefix = split_path(cell.folder / cell.file(which))
         with suppress(OSError, ValueError):  # no such name can exist, which reading it will tell
             path = Path(os.path.realpath(path))
         place, at = f"the {role} of {cell.name}", (str(path), prefix)
         first = own.setdefault(at, place)
-        if first == place or (cell.split and not shifted):
+        if first == place or (cell.split and not shift):
             first, other = used.setdefault((at, _seen(cell, which)), (place, cell))
             same_model = (cell.dataset, cell.backbone) == (other.dataset, other.backbone)
-            if shifted and same_model and cell.split and other.split:
+            if shift and same_model and cell.split and other.split:
                 continue
         if first != place:
             yield cell.file(which), f"used as {role}, but it is already {first}", ERROR
@@ -136,7 +136,7 @@ def _seen(cell: Cell, which: str | ShiftSet) -> object:
 def _content(cell: Cell) -> Iterator[Flaw]:
     """Read a cell's files, no more than three at a time, and compare them."""
     read: dict[str, Predictions] = {}
-    for which in ("calibration", "test", *cell.shifts):
+    for which in cell.sets:
         file = cell.file(which)
         try:  # not kept in memory, unlike a study's
             portion = cell.portion(which)
@@ -150,7 +150,7 @@ def _content(cell: Cell) -> Iterator[Flaw]:
         if portion.columns is not None and not (cell.split and which == "test"):
             yield from _left_out(file, portion, portion.columns)
         yield from _compared(cell, which, preds, read)
-        if not isinstance(which, ShiftSet):
+        if isinstance(which, str):
             read[which] = preds
 
 

@@ -87,12 +87,17 @@ class Cell:
         """A name that no other cell has."""
         return f"{self.dataset}__{self.backbone}__s{self.seed}"
 
+    @property
+    def sets(self) -> tuple[str | ShiftSet, ...]:
+        """What it has: "calibration", "test" and the shifts."""
+        return ("calibration", "test", *self.shifts)
+
     def file(self, which: str | ShiftSet) -> str:
-        """Return the file of "calibration", "test" or a shift, as the description names it."""
+        """Return the file of one of its sets, as the description names it."""
         return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
 
     def portion(self, which: str | ShiftSet) -> Portion:
-        """Return what is read of which file for a split: "calibration", "test" or a shift."""
+        """Return what is read of which file for one of its sets."""
         path = str(self.folder.absolute() / self.file(which))
         classes, labels, split, part = self.classes, COLUMNS, self.split, str(which)
         if isinstance(which, ShiftSet):
@@ -102,10 +107,7 @@ class Cell:
         return Portion(path, columns_of(classes, self.folder), labels, split, part, self.seed)
 
     def read(self, which: str | ShiftSet) -> Predictions:
-        """Return a split: "calibration", "test" or one of the shifts.
-
-        Scores are taken for what those of the calibration split are.
-        """
+        """Return one of its sets; scores are taken for what those of the calibration split are."""
         portion, stamp = self.portion(which), None
         with suppress(OSError, ValueError):
             about = split_path(portion.path)[0].stat()
@@ -130,8 +132,7 @@ class Cell:
     @property
     def files(self) -> tuple[str, ...]:
         """Every file it needs, without the names of splits."""
-        named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
-        paths = [split_path(self.folder / one)[0] for one in named]
+        paths = [split_path(self.folder / self.file(which))[0] for which in self.sets]
         chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
         paths += [self.folder / file for file in chosen if file]
         return tuple(dict.fromkeys(map(str, paths)))
@@ -211,7 +212,7 @@ def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Col
 
 
 #: Keys of a description with their types: those that must be there, and those that may.
-_CELL = {"dataset": str, "backbone": str}
+_CELL: dict[str, type] = {"dataset": str, "backbone": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
 _SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
@@ -221,7 +222,7 @@ _SPLIT_TOO = {"samples": int, "per_class": int, "draw": str}
 def _cells_of(entry: Any, folder: Path, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
-    files = {"split": dict} if divided else {"calibration": str, "test": str}
+    files: dict[str, type] = {"split": dict} if divided else {"calibration": str, "test": str}
     require_keys(entry, _CELL | files, _CELL_TOO | {"split": dict}, where=where)
     where += f" ({entry['dataset']} {entry['backbone']})"
     split = _split_of(entry["split"], f"{where}, split") if divided else None

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.errors import FileError, SmallcalError
-from smallcal.io.layout import Layout, score_role, two_columns
-from smallcal.io.readers import Arrays, nested_h5, readable
+from smallcal.io.readers import nested_h5, readable
 from smallcal.io.reading import read_labels
 from smallcal_lab.studies.collection import (
     FILE_NAME,
@@ -51,18 +50,8 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     severity 3; without a severity it has 1. It counts as paired when its labels are those of the
     test split, in order.
 
-    Parameters
-    ----------
-    folder : path
-    out : path
-        Where ``collection.toml`` is written; may be the folder itself.
-    force : bool
-        Whether an old ``collection.toml`` is replaced.
-
-    Raises
-    ------
-    FileError
-        If there is no cell, or the description is there already.
+    ``collection.toml`` is written to ``out``, which may be the folder itself; an old one is an
+    error unless ``force`` says otherwise.
 
     Examples
     --------
@@ -165,46 +154,33 @@ def import_calarena(
     holds them outside of groups is referred to and not copied. A binary model's probabilities of
     one column become two.
 
-    Parameters
-    ----------
-    file : path
-    out : path
-        Folder for ``collection.toml`` and the files beside it.
-    force : bool
-        Whether files that are there are replaced.
-    advance : callable, optional
-        Called as each cell is written.
-
-    Raises
-    ------
-    FileError
-        If the file has another layout, or what would be written is there already.
+    ``collection.toml`` and the files beside it are written to ``out``; old ones are an error unless
+    ``force`` says otherwise. ``advance`` is called as each cell is written.
     """
     source, target = Path(file), Path(out)
     _refuse_old(target / FILE_NAME, force=force)
     cells: list[Entry] = []
     left_out: list[str] = []
     with readable(source, nested_h5) as arrays:
-        groups = _groups_of(arrays.names, source)
-        flat = groups.pop("", None)
-        names = [_names(group, source) for group in groups]
-        paths = [f"{'__'.join(pair)}.npz" for pair in names]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise FileError(f"two models would be called {path[:-4]}; rename one of them")
-            _refuse_old(target / path, force=force)
-        io.make_folder(target)
-        for pair, path, (group, layout) in zip(names, paths, groups.items(), strict=True):
-            try:
-                content = _content(arrays, group, layout)
-            except SmallcalError as error:
-                left_out.append(str(error))
-            else:
-                io.write_arrays(target / path, content)
-                cells.append(_entry(*pair, path, "cal"))
-            advance(1)
-    if flat is not None:
-        first = _calibration_split(flat.scored, str(source))
+        groups = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.names))
+    models = {group: _model_of(group, source) for group in groups if group}
+    paths = {group: f"{'__'.join(names)}.npz" for group, names in models.items()}
+    for path in paths.values():
+        if list(paths.values()).count(path) > 1:
+            raise FileError(f"two models would be called {path[:-4]}; rename one of them")
+        _refuse_old(target / path, force=force)
+    io.make_folder(target)
+    for group, path in paths.items():
+        try:
+            content = _content(f"{source}:{group if '/' in group else f'/{group}'}")
+        except SmallcalError as error:
+            left_out.append(str(error))
+        else:
+            io.write_arrays(target / path, content)
+            cells.append(_entry(*models[group], path, "cal"))
+        advance(1)
+    if "" in groups:
+        first = _calibration_split(io.splits(source), str(source))
         cells.append(_entry(source.stem, "model", _relative(source, target), first))
     if not cells:
         why = left_out[0] if left_out else "no group holds probas_cal and probas_test"
@@ -213,37 +189,22 @@ def import_calarena(
     return Imported(write_description(document, target), tuple(left_out))
 
 
-def _groups_of(names: Sequence[str], source: Path) -> dict[str, Layout]:
-    """Return the groups that hold scores; an empty name is what lies outside of groups."""
-    members: dict[str, list[str]] = {}
-    for name in names:
-        group, _, own = name.rpartition("/")
-        members.setdefault(group, []).append(own)
-    layouts = {
-        group: Layout.of(own, source=f"{source}, group {group}" if group else str(source))
-        for group, own in members.items()
-    }
-    return {group: layout for group, layout in layouts.items() if layout.scored}
-
-
-def _names(group: str, source: Path) -> tuple[str, str]:
+def _model_of(group: str, source: Path) -> tuple[str, str]:
     """Return data set and backbone of a group DATASET/MODEL."""
     first, *others = (plain_name(part) for part in group.split("/"))
     return (first, "-".join(others)) if others else (plain_name(source.stem), first)
 
 
-def _content(arrays: Arrays, group: str, layout: Layout) -> dict[str, NDArray[Any]]:
+def _content(group: str) -> dict[str, NDArray[Any]]:
     """Return one group's two splits."""
     content: dict[str, NDArray[Any]] = {}
-    first = _calibration_split(layout.scored, layout.source)
+    first = _calibration_split(io.splits(group), group)
     for ours, theirs in (("cal", first), ("test", "test")):
-        roles = layout.splits[theirs]
-        if "labels" not in roles:
-            raise FileError(f"{layout.source}: {theirs} has no labels")
-        kind = score_role(roles, None)
-        scores = np.asarray(arrays.get(f"{group}/{roles[kind]}"))
-        content[f"{ours}_{kind}"] = two_columns(scores) if kind == "probabilities" else scores
-        content[f"{ours}_labels"] = np.asarray(arrays.get(f"{group}/{roles['labels']}"))
+        loaded = io.read(f"{group}:{theirs}")
+        if loaded.labels is None:
+            raise FileError(f"{group}: {theirs} has no labels")
+        kind = "scores" if loaded.input == "score" else loaded.input
+        content |= {f"{ours}_{kind}": loaded.logits, f"{ours}_labels": loaded.labels}
     return content
 
 

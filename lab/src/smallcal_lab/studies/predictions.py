@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def _shared(units: Sequence[Mapping[str, object]]) -> list[str]:
 
 def write_predictions(file: Path, found: Sequence[Prediction]) -> None:
     """Write predictions, whole or not at all."""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for one in found:
         kept = one.kept
         about = {name: np.repeat(getattr(one, name), kept.n) for name in _GROUP}
@@ -114,8 +114,7 @@ def write_predictions(file: Path, found: Sequence[Prediction]) -> None:
             values.append(about[name])
     with file_errors(f"cannot make {file.parent}"):
         file.parent.mkdir(exist_ok=True)
-    joined = {name: np.concatenate(values) if values else [] for name, values in columns.items()}
-    write_signed(file, joined, COLUMNS)
+    write_signed(file, {n: np.concatenate(v) if v else v for n, v in columns.items()}, COLUMNS)
 
 
 def read_predictions(file: Path) -> list[Prediction]:

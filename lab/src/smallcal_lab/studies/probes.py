@@ -206,7 +206,8 @@ def requantized(site: Site, entry: Entry) -> Iterator[Found]:
 
 def _recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
     """Return probabilities with as many samples in one group as in the other."""
-    own, given = fitted.map, {"labels": preds.labels, "features": preds.features}
+    own = fitted.map
+    given: dict[str, Any] = {"labels": preds.labels, "features": preds.features}
     if not isinstance(own, GroupMap):
         raise InputError(f"{fitted.method} has no thresholds that could be recomputed")
     cuts = group_thresholds(fitted.scores(preds.logits, **given), len(own.temperatures))

@@ -33,7 +33,7 @@ _FIXED = ("control", "metrics")
 _NEEDED = {"signal-to-noise": ("ece15", "top_label_bce")}
 #: Tables that rank by the first metric, the lowest value being the best.
 _RANKED = ("selector", "nested-k", "oracle-k", "heterogeneity")
-#: Least values of settings that are whole numbers.
+#: Least values of settings that are whole numbers, and the rules that can select.
 _LEAST = {"repeats": 1, "folds": 2, "n_null": 1, "bins": 2}
 _SELECTORS = ("repeat", "fold", "sample")
 
@@ -106,30 +106,22 @@ def file_name(key: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One experiment.
+    """One experiment: what is fitted (``entries``), measured (``probe``) and shown (``tables``).
 
     Attributes
     ----------
     name, title, question : str
         What the command line calls it, what it is, and what it asks.
-    entries : tuple of Entry
-        What is fitted.
-    baseline : str
-        The label that differences are taken from.
-    metrics : tuple of str
-    tables, probe : tuple of str, str
-        Names in ``TABLES`` and in ``PROBES``: how the rows become tables, and what is measured of
-        each fit.
-    budgets : tuple of int
-        Sizes of the calibration draws; 0 is the whole split.
-    draws : int
-        Draws at each budget; the whole split can be drawn in one way only.
+    entries, baseline : tuple of Entry, str
+        The methods, and the label that differences are taken from.
+    metrics, tables, probe : tuple of str, tuple of str, str
+        Names in ``METRICS``, ``TABLES`` and ``PROBES``.
+    budgets, draws : tuple of int, int
+        Sizes of the calibration draws, of which 0 is the whole split, and how many of each.
     n_boot : int
         Resamples behind each interval.
-    settings : dict
-        Further settings of the probe and the tables.
-    needs : str
-        A name in ``NEEDS``, or nothing: cells without it are left out.
+    settings, needs : dict, str
+        Further settings of the probe and the tables; what cells must have, a name in ``NEEDS``.
     given : dict
         What a user set: name to its value and the labels of the methods that take it.
     """
@@ -162,15 +154,10 @@ class Study:
         n_boot: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Study:
-        """Return the study with what the user asked for instead.
+        """Return the study with what the user asked for instead of its own.
 
-        Parameters
-        ----------
-        budgets, draws, methods, metrics, n_boot : optional
-            In place of the study's own; the baseline is always among the methods.
-        settings : mapping, optional
-            Settings of the study, or options of its methods: every method that takes a name
-            gets its value, save where the study varies it itself.
+        The baseline is always among the methods. ``settings`` are the study's, or options of its
+        methods: every method that takes a name gets its value, save where the study varies it.
 
         Examples
         --------
