@@ -75,7 +75,7 @@ def test_classes_are_chosen_before_anything_else(classes, folder):
 
 def test_a_range_has_both_its_ends(folder):
     (cell,) = described(folder, 'classes = "3-6"', SPLIT).cells
-    assert cell.portion("test").columns == (3, 4, 5, 6)
+    assert cell.columns("test") == (3, 4, 5, 6)
     assert cell.read("test").n_classes == 4
 
 

@@ -36,30 +36,25 @@ _SHOWN_FAILURES = 10
 
 _HERE = "smallcal_lab.cli.study"
 _AROUND = {
-    "import": (_HERE, "Write the collection.toml of a folder of logits."),
-    "check": (
-        _HERE,
-        "Check a collection for problems: files, shapes, labels, samples in two splits.",
-    ),
-    "show": (f"{_HERE}_show", "Print the tables of a finished run; the logits are not needed."),
-    "list": (_HERE, "List the studies and their questions."),
-    "reproduce": (
-        f"{_HERE}_reproduce",
-        "Recompute the paper's published values from your logits, and compare.",
-    ),
+    "import": "Write the collection.toml of a folder of logits.",
+    "check": "Check a collection for problems: files, shapes, labels, samples in two splits.",
+    "show": "Print the tables of a finished run; the logits are not needed.",
+    "list": "List the studies and their questions.",
+    "reproduce": "Recompute the paper's published values from your logits, and compare.",
 }
+#: What imports more than the others, and so has a module of its own.
+_APART = ("show", "reproduce")
 
 
 class Studies(LazyGroup):
     """What comes before and after a study, and the studies, which share one function."""
 
     verbs: ClassVar[Mapping[str, Verb]] = {
-        **{
-            name: Verb(f"{module}:study_{name}", text, "Before and after")
-            for name, (module, text) in _AROUND.items()
-        },
-        **{name: Verb(f"{_HERE}:study_run", s.question, "Studies") for name, s in STUDIES.items()},
-    }
+        name: Verb(
+            f"{_HERE}{f'_{name}' if name in _APART else ''}:study_{name}", text, "Before and after"
+        )
+        for name, text in _AROUND.items()
+    } | {name: Verb(f"{_HERE}:study_run", s.question, "Studies") for name, s in STUDIES.items()}
 
     what: ClassVar[str] = "study"
 
@@ -264,7 +259,7 @@ def study_run(
     compared = None if stored is None else compare(outcome.frame, stored)
     if as_json:
         document = {"data": named, "tasks": total, **document_of(about, out, outcome)}
-        terminal.show_json(document | ({"gate": compared.to_dict()} if compared else {}))
+        terminal.show_json(document | ({"gate": vars(compared)} if compared else {}))
     else:
         show_outcome(about, outcome, out)
         terminal.say(*([compared.text()] if compared else []))

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from smallcal.io.paths import split_path
 from smallcal.io.reading import read_labels
 from smallcal_lab.studies.collection import Cell, Collection, ShiftSet
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.portions import CLASSES, FIXED, Portion
+from smallcal_lab.studies.portions import COLUMNS, FIXED
 
 ERROR = "error"
 NOTE = "note"
@@ -139,16 +139,17 @@ def _content(cell: Cell) -> Iterator[Flaw]:
     for which in cell.sets:
         file = cell.file(which)
         try:  # not kept in memory, unlike a study's
-            portion = cell.portion(which)
-            preds = portion.read()
+            preds = cell.load(which)
         except (SmallcalError, OSError, ValueError, MemoryError) as error:
             said = " ".join(str(error).split())
             folder = f"{cell.folder.absolute()}{os.sep}"
             given = "" if cell.folder == Path() else f"{cell.folder}{os.sep}"
             yield file, said.removeprefix(f"{folder}{file}: ").replace(folder, given), ERROR
             continue
-        if portion.columns is not None and not (cell.split and which == "test"):
-            yield from _left_out(file, portion, portion.columns)
+        columns = cell.columns(which)
+        counted = which.labels if isinstance(which, ShiftSet) else COLUMNS
+        if columns and counted == COLUMNS and not (cell.split and which == "test"):
+            yield from _left_out(file, read_labels(cell.folder / file), columns)
         yield from _compared(cell, which, preds, read)
         if isinstance(which, str):
             read[which] = preds
@@ -178,10 +179,10 @@ def _compared(
         yield from _pairs(cell, which, preds, read["test"])
 
 
-def _left_out(file: str, portion: Portion, columns: tuple[int, ...]) -> Iterator[Flaw]:
+def _left_out(file: str, given: object, columns: tuple[int, ...]) -> Iterator[Flaw]:
     """Rows that are left out, and labels that seem to count the chosen classes already."""
-    labels = np.asarray(read_labels(portion.path))
-    out = 0 if portion.labels == CLASSES else int((~np.isin(labels, columns)).sum())
+    labels = np.asarray(given)
+    out = int((~np.isin(labels, columns)).sum())
     if out and labels.max() < len(columns) <= max(columns):
         what = (
             f"classes: the largest label is {labels.max():.0f}, as if labels counted the "
@@ -224,8 +225,7 @@ def _pairs(cell: Cell, shift: ShiftSet, preds: Predictions, test: Predictions) -
     """Rows that are the test split's and do not say so, or say so and are not."""
     same = np.array_equal(preds.labels, test.labels)
     if not shift.paired and cell.split:
-        whole = replace(cell.portion("test"), split=None).read()
-        if np.array_equal(preds.labels, whole.labels):
+        if np.array_equal(preds.labels, cell.load("test", whole=True).labels):
             what = (
                 "labels are those of the file that is split, in order: versions of the "
                 "calibration samples are measured too; paired = true leaves them out"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,9 +18,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+import numpy as np
+
 from smallcal import io
+from smallcal.data.checks import as_scores
 from smallcal.data.predictions import Predictions
-from smallcal.data.score import ScoreScale
 from smallcal.errors import FileError, InputError, choose
 from smallcal.io.atomic import atomic_path
 from smallcal.io.paths import file_sha256, split_path
@@ -29,11 +32,11 @@ from smallcal_lab.studies.portions import (
     FIXED,
     WAYS,
     Classes,
-    Portion,
     Split,
     class_file,
     columns_of,
     draw_rows,
+    rows_of_classes,
 )
 from smallcal_lab.toml import toml_value
 
@@ -96,26 +99,53 @@ class Cell:
         """Return the file of one of its sets, as the description names it."""
         return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
 
-    def portion(self, which: str | ShiftSet) -> Portion:
-        """Return what is read of which file for one of its sets."""
-        path = str(self.folder.absolute() / self.file(which))
-        classes, labels, split, part = self.classes, COLUMNS, self.split, str(which)
-        if isinstance(which, ShiftSet):
-            classes, labels, part = which.classes or classes, which.labels, "test"
-            # A paired set follows the file that is split: the calibration samples' twins go.
-            split = split if which.paired else None
-        return Portion(path, columns_of(classes, self.folder), labels, split, part, self.seed)
+    def columns(self, which: str | ShiftSet) -> tuple[int, ...] | None:
+        """Return the columns of its classes in the file of one of its sets; None for all."""
+        own = which.classes if isinstance(which, ShiftSet) else ""
+        return columns_of(own or self.classes, self.folder)
 
     def read(self, which: str | ShiftSet) -> Predictions:
-        """Return one of its sets; scores are taken for what those of the calibration split are."""
-        portion, stamp = self.portion(which), None
+        """Return one of its sets; the last few are kept, as tasks of a cell follow each other."""
+        stamp = None
         with suppress(OSError, ValueError):
-            about = split_path(portion.path)[0].stat()
+            about = split_path(self.folder / self.file(which))[0].stat()
             stamp = about.st_mtime_ns, about.st_size, about.st_ino
-        found = kept_split(portion, stamp)
-        if found.score is None or which == "calibration":
-            return found
-        return kept_split(portion, stamp, self.read("calibration").score)
+        return kept_split(self, which, (stamp, self.columns(which)))
+
+    def load(self, which: str | ShiftSet, *, whole: bool = False) -> Predictions:
+        """Read and check one of its sets; a ``whole`` one before its file is split."""
+        path = str(self.folder.absolute() / self.file(which))
+        loaded = io.read(path)
+        for note in loaded.notes:
+            warnings.warn(note, stacklevel=2)
+        if loaded.labels is None:
+            raise FileError(f"{path} has no labels")
+        shift = which if isinstance(which, ShiftSet) else None
+        given, kind = loaded.logits, loaded.input
+        labels, features = loaded.labels, loaded.features
+        if given.dtype.kind == "f":
+            # Probabilities come back in the type of the logits: rounding moves rows between bins.
+            given = given.astype(np.float64)
+        # Scores are taken for what those of the calibration split are.
+        fitted = which == "calibration" or kind != "score"
+        score = None if fitted else self.read("calibration").score
+        try:
+            if columns := self.columns(which):
+                if kind == "score":
+                    raise InputError("classes: one score per row has no columns to choose from")
+                given, kind = as_scores(given, input=kind), "logits"
+                counted = shift.labels if shift else COLUMNS
+                rows, labels = rows_of_classes(given, labels, columns, counted=counted)
+                given = given[np.ix_(rows, np.array(columns))]
+                features = None if features is None else features[rows]
+            preds = Predictions.of(given, labels, input=kind, features=features, score=score)
+            # A paired set follows the file that is split: the calibration samples' twins go.
+            if self.split is None or whole or (shift and not shift.paired):
+                return preds
+            part = "test" if shift else str(which)
+            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=part))
+        except InputError as error:
+            raise error.about(path) from error
 
     def draw(self, budget: int, draw: int) -> Predictions:
         """Return one draw of the calibration split; see ``draw_rows``."""
@@ -139,12 +169,9 @@ class Cell:
 
 
 @lru_cache(maxsize=8)
-def kept_split(portion: Portion, stamp: object, score: ScoreScale | None = None) -> Predictions:
-    """Return a split; the last few are kept, because tasks of a cell follow each other.
-
-    ``stamp`` changes when the file is written again, so that nothing old is taken for it.
-    """
-    return portion.read(score)
+def kept_split(cell: Cell, which: str | ShiftSet, stamp: object) -> Predictions:
+    """Return a set; ``stamp`` changes when its file or its columns do, so that it is read again."""
+    return cell.load(which)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
-"""Whether a run found again what another run had found: the same fits, the same numbers.
+"""Whether a run found again what a stored run had found: the same fits, the same numbers.
 
-Before new maps are compared on the draws of an old experiment, the old fits are made again on them,
-and must give the stored numbers: else the draws, the data or the code are not the same.
+The paper's condition for comparing new maps on the draws of an old experiment.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,11 +24,7 @@ _KEY = [*_DRAW, "label", "set", "severity", "metric"]
 
 @dataclass(frozen=True)
 class Gate:
-    """What the comparison of two runs gave.
-
-    So many ``values`` of the methods ``labels`` were compared, on so many ``draws`` of cells;
-    ``failures`` has one line for each that differs by more than the ``tolerance``.
-    """
+    """How many numbers of which methods were compared, and a line for each that is another."""
 
     values: int
     draws: int
@@ -41,18 +35,12 @@ class Gate:
 
     def text(self) -> str:
         """Say what was compared, and whether it is the same."""
-        n = len(self.failures)
-        outcome = f"{n:,} differ by more than" if n else "none differs by more than"
-        draws = f"{self.draws:,} draw{'s' * (self.draws != 1)}"
+        differ = f"{len(self.failures):,} differ" if self.failures else "none differs"
         return (
-            f"Gate: {self.values:,} values of {', '.join(self.labels)}, in {draws} of "
-            f"cells, are in both runs; {outcome} {self.tolerance:g} (largest difference "
-            f"{self.largest:.2g})."
+            f"Gate: {self.values:,} values of {', '.join(self.labels)}, in {self.draws:,} "
+            f"draw{'s' * (self.draws != 1)} of cells, are in both runs; {differ} by more than "
+            f"{self.tolerance:g} (largest difference {self.largest:.2g})."
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:

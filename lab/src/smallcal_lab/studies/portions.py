@@ -7,16 +7,12 @@ its rows: a draw, or what a draw left over.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from smallcal import io
-from smallcal.data.checks import as_labels, as_scores
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
-from smallcal.data.score import ScoreScale
+from smallcal.data.checks import FloatArray, IntArray, as_labels
 from smallcal.errors import FileError, InputError
 from smallcal_lab.studies.frame import ALL
 
@@ -109,64 +105,22 @@ class Split:
         return taken if part == "calibration" else np.delete(np.arange(len(labels)), taken)
 
 
-@dataclass(frozen=True)
-class Portion:
-    """What is read of one file.
-
-    ``columns`` are the classes' in order, None for all; ``labels`` says what the file's labels
-    count. ``part`` is "calibration" or "test" of the split with this seed.
-    """
-
-    path: str
-    columns: tuple[int, ...] | None = None
-    labels: str = COLUMNS
-    split: Split | None = None
-    part: str = ""
-    seed: int = 0
-
-    def read(self, score: ScoreScale | None = None) -> Predictions:
-        """Read and check it; ``score`` is what scores of the calibration split were taken for."""
-        loaded = io.read(self.path)
-        for note in loaded.notes:
-            warnings.warn(note, stacklevel=2)
-        if loaded.labels is None:
-            raise FileError(f"{self.path} has no labels")
-        given, labels, features = loaded.logits, loaded.labels, loaded.features
-        if given.dtype.kind == "f":
-            # Probabilities come back in the type of the logits: rounding moves rows between bins.
-            given = given.astype(np.float64)
-        kind = loaded.input
-        try:
-            if self.columns is not None:
-                if kind == "score":
-                    raise InputError("classes: one score per row has no columns to choose from")
-                given, kind = as_scores(given, input=kind), "logits"
-                rows, labels = self._own_rows(given, labels, self.columns)
-                given = given[np.ix_(rows, np.array(self.columns))]
-                features = None if features is None else features[rows]
-            preds = Predictions.of(given, labels, input=kind, features=features, score=score)
-            if self.split is None:
-                return preds
-            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=self.part))
-        except InputError as error:
-            raise error.about(self.path) from error
-
-    def _own_rows(
-        self, scores: FloatArray, labels: object, columns: tuple[int, ...]
-    ) -> tuple[IntArray, IntArray]:
-        """Return the rows that belong to the classes, and their labels among them."""
-        n, there = scores.shape
-        if max(columns) >= there:
-            raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
-        if self.labels == CLASSES:
-            return np.arange(n), as_labels(labels, n=n, n_classes=len(columns))
-        number = np.full(there, -1)
-        number[list(columns)] = np.arange(len(columns))
-        own = number[as_labels(labels, n=n, n_classes=there)]
-        rows = np.flatnonzero(own >= 0)
-        if not len(rows):
-            raise InputError("classes: no sample belongs to any of them")
-        return rows, own[rows]
+def rows_of_classes(
+    scores: FloatArray, labels: object, columns: tuple[int, ...], *, counted: str
+) -> tuple[IntArray, IntArray]:
+    """Return the rows that belong to these classes, and their labels among them."""
+    n, there = scores.shape
+    if max(columns) >= there:
+        raise InputError(f"classes: there is no column {max(columns)}, only 0 .. {there - 1}")
+    if counted == CLASSES:
+        return np.arange(n), as_labels(labels, n=n, n_classes=len(columns))
+    number = np.full(there, -1)
+    number[list(columns)] = np.arange(len(columns))
+    own = number[as_labels(labels, n=n, n_classes=there)]
+    rows = np.flatnonzero(own >= 0)
+    if not len(rows):
+        raise InputError("classes: no sample belongs to any of them")
+    return rows, own[rows]
 
 
 def class_file(classes: Classes) -> str:

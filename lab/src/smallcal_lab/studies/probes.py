@@ -324,8 +324,7 @@ def gated(site: Site, entry: Entry) -> Iterator[Found]:
     enough = cross_validate.rarer(cal) >= select_walk.MIN_EACH
     for rule in settings["rules"]:
         row = select_walk.walk(found, loss=settings["loss"], rule=rule, enough=enough)[-1]
-        accepted = float(row.verdict == "accepted")
-        yield TEST, {f"accepted_{rule}": accepted, f"gain_{rule}": row.gain}
+        yield TEST, {f"accepted_{rule}": row.verdict == "accepted", f"gain_{rule}": row.gain}
         yield TEST, {f"standard_error_{rule}": row.standard_error}
 
 
@@ -358,10 +357,9 @@ def top1(site: Site, entry: Entry) -> Iterator[Found]:
     """Accuracy before and after, the predictions that changed, and metrics."""
     test, fitted = site.cell.read("test"), site.fit(entry)
     after = fitted.predict_proba(test.logits).argmax(axis=1)
-    found = {"accuracy": after == test.labels, "accuracy_before": test.correct}
-    found["changed"] = after != test.predicted
-    yield TEST, {metric: holds.mean() for metric, holds in found.items()}
-    yield TEST, site.measured(test, applied(fitted, test))
+    changed = (after != test.predicted).mean()
+    yield TEST, {"accuracy": (after == test.labels).mean(), "accuracy_before": test.correct.mean()}
+    yield TEST, {"changed": changed} | site.measured(test, applied(fitted, test))
 
 
 def efficiency(site: Site, entry: Entry) -> Iterator[Found]:
@@ -381,8 +379,8 @@ def efficiency(site: Site, entry: Entry) -> Iterator[Found]:
             applied(fitted, test)
             applies.append(time.perf_counter() - middle)
             fits.append(middle - begin)
-    apply_microseconds = 1e6 * float(np.median(applies)) / test.n
-    yield TEST, {"fit_seconds": float(np.median(fits)), "apply_microseconds": apply_microseconds}
+    yield TEST, {"fit_seconds": float(np.median(fits))}
+    yield TEST, {"apply_microseconds": 1e6 * float(np.median(applies)) / test.n}
     yield TEST, {"parameters": fitted.n_parameters_, "threads": threads, "repeats": len(fits)}
 
 
@@ -472,10 +470,17 @@ def risk_scored(site: Site, entry: Entry) -> Iterator[Found]:
     )
     wrong = ~site.cal.correct
     yield TEST, _ranking(risk, site.cal, seen)
-    ranked = _ranking(tested, test, Seen.of(test)).items()
-    yield TEST, {f"{name}_test": value for name, value in ranked}
-    yield TEST, _scale(risk, refit)
-    yield TEST, _density(risk, wrong, site.study.settings["bins"])
+    ranking = _ranking(tested, test, Seen.of(test))
+    yield TEST, {f"{name}_test": value for name, value in ranking.items()}
+    for name, scores in (("out_of_fold", risk), ("refit", refit)):  # temperatures see the first
+        yield TEST, {f"score_mean_{name}": scores.mean(), f"score_spread_{name}": scores.std()}
+    ratio = refit.std() / risk.std() if risk.std() else np.nan
+    yield TEST, {"score_shift": refit.mean() - risk.mean(), "score_spread_ratio": ratio}
+    bins = site.study.settings["bins"]
+    for name, rows in (("right", ~wrong), ("wrong", wrong)):
+        count = np.bincount(equal_width(risk[rows], bins), minlength=bins)
+        shares = count / max(int(rows.sum()), 1)
+        yield TEST, {f"share_of_{name}_bin{i:02d}": share for i, share in enumerate(shares)}
     yield TEST, _in_parts(risk, wrong, seen.raw.confidence, -seen.raw.log_odds)
     yield from _in_groups(site, site.fit(entry), test)
 
@@ -486,39 +491,16 @@ def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, floa
     scores = {"risk": risk, "confidence": -seen.raw.log_odds, "margin": -_margin(preds)}
     found = {f"auroc_{name}": auroc(score, wrong) for name, score in scores.items()}
     for name, some in (("right", risk[~wrong]), ("wrong", risk[wrong])):
-        found[f"median_risk_{name}"] = float(np.median(some)) if len(some) else float("nan")
+        found[f"median_risk_{name}"] = np.median(some) if len(some) else np.nan
     rho = scipy.stats.spearmanr(risk, scores["confidence"]).statistic
-    return found | {"average_risk": float(risk.mean()), "rank_correlation": float(rho)}
+    return found | {"average_risk": risk.mean(), "rank_correlation": rho}
 
 
 def auroc(score: FloatArray, wrong: BoolArray) -> float:
     """Return the chance that an error has a higher score than a right prediction; ties are half."""
     from sklearn.metrics import roc_auc_score
 
-    return float(roc_auc_score(wrong, score)) if 0 < wrong.sum() < len(wrong) else float("nan")
-
-
-def _scale(out_of_fold: FloatArray, refit: FloatArray) -> dict[str, float]:
-    """Return where the two scores of the calibration split lie: temperatures see the first."""
-    spread = out_of_fold.std()
-    return {
-        "score_mean_out_of_fold": out_of_fold.mean(),
-        "score_spread_out_of_fold": spread,
-        "score_mean_refit": refit.mean(),
-        "score_spread_refit": refit.std(),
-        "score_shift": refit.mean() - out_of_fold.mean(),
-        "score_spread_ratio": refit.std() / spread if spread else float("nan"),
-    }
-
-
-def _density(risk: FloatArray, wrong: BoolArray, bins: int) -> dict[str, float]:
-    """Return the share of right and of wrong predictions in each bin of risk."""
-    place = equal_width(risk, bins)
-    found: dict[str, float] = {}
-    for name, rows in (("right", ~wrong), ("wrong", wrong)):
-        shares = np.bincount(place[rows], minlength=bins) / max(int(rows.sum()), 1)
-        found |= {f"share_of_{name}_bin{i:02d}": share for i, share in enumerate(shares)}
-    return found
+    return float(roc_auc_score(wrong, score)) if 0 < wrong.sum() < len(wrong) else np.nan
 
 
 def _in_parts(
