@@ -284,13 +284,7 @@ def _budgets(text: str) -> tuple[int, ...]:
 
 
 def study_settings(study: Study, settings: Sequence[str]) -> dict[str, Any]:
-    """Parse ``--set name=value`` pairs against what a study and its methods take.
-
-    Examples
-    --------
-    >>> study_settings(STUDIES["selector"], ["folds=3", "bounds=0.1,10"])
-    {'folds': 3, 'bounds': (0.1, 10)}
-    """
+    """Parse ``--set name=value`` pairs against what a study and its methods take."""
     known = offered(study)
     found: dict[str, Any] = {}
     for name, text in choices.pairs(settings):
@@ -384,13 +378,7 @@ def chosen_rows(table: Table) -> tuple[tuple[str | Number, ...], ...]:
 def parts(
     header: Sequence[str], rows: Sequence[Sequence[str]], words: set[int], width: int
 ) -> list[list[int]]:
-    """Cut columns into parts that fit; each begins with the columns of short words.
-
-    Examples
-    --------
-    >>> parts(["method", "a", "b"], [["none", "1.00", "2.00"]], {0}, 14)
-    [[0, 1], [0, 2]]
-    """
+    """Cut columns into parts that fit; each begins with the columns of short words."""
     sizes = [max(len(name), *(len(row[j]) for row in rows)) for j, name in enumerate(header)]
     keys = [j for j in sorted(words) if sizes[j] <= _KEY_WIDTH]
     others = sorted(set(range(len(header))) - set(keys), key=lambda j: (j in words, j))

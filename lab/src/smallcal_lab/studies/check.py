@@ -67,14 +67,6 @@ def check_collection(
 
     A file that cannot be read is a problem, never an exception. ``advance`` is called as each cell
     is done.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.collection import collection_of
-    >>> cell = {"dataset": "a", "backbone": "b", "calibration": "no.npz:val", "test": "no.npz:test"}
-    >>> found = check_collection(collection_of({"cell": [cell]}, Path(), source="an example"))
-    >>> found[0].severity, found[0].what
-    ('error', 'cannot read no.npz: No such file or directory')
     """
     found: list[Problem] = []
     used: dict[object, tuple[str, Cell]] = {}
@@ -207,13 +199,7 @@ def _leak(file: str, calibration: Predictions, test: Predictions) -> Iterator[Fl
 
 
 def shared_rows(ours: FloatArray, theirs: FloatArray) -> IntArray:
-    """Return the rows of ``theirs`` that are also rows of ``ours``.
-
-    Examples
-    --------
-    >>> shared_rows(np.array([[1.0, 2.0]]), np.array([[3.0, 2.0], [1.0, 2.0]])).tolist()
-    [1]
-    """
+    """Return the rows of ``theirs`` that are also rows of ``ours``."""
     kind = np.promote_types(ours.dtype, theirs.dtype)
     # Plus zero: -0.0 and 0.0 are one number with two spellings.
     known = {(row + kind.type(0)).tobytes() for row in ours.astype(kind)}

@@ -102,19 +102,19 @@ def run(
         "inputs": inputs,
         "versions": versions("pyarrow"),
     }
+    everywhere = {
+        cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
+        for cell in collection.cells
+    }
     with folder.claimed(parents=True) as certain:
         folder.begin(asked)
         if certain:
             folder.sweep(tasks)
         missing = folder.missing(tasks)
         advance(len(tasks) - len(missing))
-        cells = {  # with paths that hold everywhere
-            cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
-            for cell in collection.cells
-        }
         run_tasks(
             partial(work, study, kept),
-            [(cells[task.cell], task) for task in missing],
+            [(everywhere[task.cell], task) for task in missing],
             keep=partial(_write_part, folder),
             told=lambda unit: advance(1),
             named=lambda unit: unit[1].key,

@@ -227,25 +227,23 @@ def read_signed(file: Path, kinds: Mapping[str, type], *, what: str) -> Any:
 
     try:
         table = pq.read_table(file)
-        found = _digest(table)
+        own = table.schema.equals(_schema(kinds))
+        whole = own and (table.schema.metadata or {}).get(_DIGEST) == _digest(table)
     except FileNotFoundError:
         raise FileError(f"{file} is missing: the run is not complete") from None
     except (OSError, ValueError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         raise FileError(f"{file} cannot be read ({said}); delete it and run again") from None
-    if not table.schema.equals(_schema(kinds)):
+    if not own:
         raise FileError(f"{file} does not hold the {what} of a study")
-    if (table.schema.metadata or {}).get(_DIGEST) != found:
+    if not whole:
         raise FileError(f"{file} is damaged; delete it and run again")
     return table
 
 
 def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the columns."""
-    found = hashlib.sha256()
-    for name in table.column_names:
-        values = table[name].to_numpy()
-        words = values.dtype == object
-        found.update("\0".join([name, *map(str, values)] if words else [name]).encode())
-        found.update(b"" if words else values.tobytes())
-    return found.hexdigest().encode()
+    """Return a fingerprint of the rows."""
+    from pandas.util import hash_pandas_object
+
+    found = hash_pandas_object(table.to_pandas(), index=False)
+    return hashlib.sha256(found.to_numpy().tobytes()).hexdigest().encode()

@@ -44,16 +44,7 @@ class Gate:
 
 
 def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
-    """Compare the rows of a run with those of a stored one, draw by draw, where both have them.
-
-    Examples
-    --------
-    >>> row = {"cell": "a", "budget": 250, "draw": 0, "label": "tva-ts", "metric": "ece15"}
-    >>> old, new = (Frame.of([{**row, "value": value}]) for value in (0.02, 0.02 + 1e-9))
-    >>> found = gate(new, old)
-    >>> found.values, found.failures, f"{found.largest:.0e}"
-    (1, (), '1e-09')
-    """
+    """Compare the rows of a run with those of a stored one, draw by draw, where both have them."""
     new, old = (
         each.data.loc[each.data["metric"] != FAILED, [*_KEY, "value"]] for each in (frame, stored)
     )

@@ -52,17 +52,6 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
 
     ``collection.toml`` is written to ``out``, which may be the folder itself; an old one is an
     error unless ``force`` says otherwise.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> z, y = np.eye(3), np.arange(3)
-    >>> arrays = {"val_logits": z, "val_labels": y, "test_logits": z, "test_labels": y}
-    >>> np.savez(root / "birds__resnet-seed1.npz", **arrays)
-    >>> cell = import_folder(root, root).collection.cells[0]
-    >>> cell.name, cell.calibration
-    ('birds__resnet__s1', 'birds__resnet-seed1.npz:val')
     """
     root, target = Path(folder), Path(out)
     _require_text(root.resolve())

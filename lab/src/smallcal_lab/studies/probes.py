@@ -491,7 +491,7 @@ def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, floa
     scores = {"risk": risk, "confidence": -seen.raw.log_odds, "margin": -_margin(preds)}
     found = {f"auroc_{name}": auroc(score, wrong) for name, score in scores.items()}
     for name, some in (("right", risk[~wrong]), ("wrong", risk[wrong])):
-        found[f"median_risk_{name}"] = np.median(some) if len(some) else np.nan
+        found[f"median_risk_{name}"] = float(np.median(some)) if len(some) else np.nan
     rho = scipy.stats.spearmanr(risk, scores["confidence"]).statistic
     return found | {"average_risk": risk.mean(), "rank_correlation": rho}
 

@@ -1,16 +1,8 @@
 """A world with known truth: logits of a many-class model whose true probabilities are known.
 
-``docs/lab/simulate.md`` says what the controls do and how the world is made. In short::
-
-    label y, ease e, noise n           drawn for each sample, the same at every severity
-    e_s = e (1 - 0.06 severity)        the shift weakens what the sample shows
-    u = e_s (e_s 1_y + n)              then P(y | u) = softmax(u), by Bayes' rule
-    z = T u                            what the model says: it is calibrated at temperature T
-
-    log T = log(temperature) + structure · g - log(1 - 0.06 severity)
-
-with g the rank of the sample's difficulty (its margin's, small margins last) among clean
-samples, from -1 to 1.
+``docs/lab/simulate.md`` says what the controls do and how the world is made. A sample of class y,
+ease e and noise n has log-likelihoods u = e (e 1_y + n), so P(y | u) = softmax(u) by Bayes' rule.
+The model says T u, so it is calibrated at temperature T; a shift lowers e, and not T.
 """
 
 from __future__ import annotations
@@ -106,24 +98,11 @@ class Simulated:
 class World:
     """A model and the samples it meets, all of it known.
 
-    Parameters
-    ----------
-    n_classes : int
-    accuracy : float
-        Of the model on clean samples, exact on average over samples. From chance to 0.98.
-    temperature : float
-        What the logits of a sample of middling difficulty must be divided by.
-    structure : float
-        Miscalibration that depends on risk: log-temperature rises by this much above the middle
-        for the hardest samples and falls by as much for the easiest. At most 0.5 in size, so that
-        samples keep the order of their margins.
-    noise : float
-        Miscalibration that depends on nothing a calibrator can see: each sample's temperature is
-        off by a factor of exp(noise) or exp(-noise), in such proportions that the true chances
-        given the logits stay what they are without it.
-    seed : int
-        Of the model. Worlds that differ in nothing else are models trained anew: they meet the
-        same samples with the same labels.
+    ``accuracy`` is that of the model on clean samples, on average over samples. Logits of middling
+    difficulty must be divided by ``temperature``; log-temperature is higher by ``structure`` for
+    the hardest samples, and lower for the easiest. With ``noise`` each sample's temperature is off
+    by a factor of exp(noise) or exp(-noise), in such proportions that logits do not show it. Worlds
+    that differ in ``seed`` alone are models trained anew, which meet the same samples.
 
     Examples
     --------

@@ -320,14 +320,7 @@ class Study:
 
 
 def offered(study: Study) -> dict[str, Any]:
-    """Return every name that can be set, with a value that shows its type.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.catalogue import study_named
-    >>> offered(study_named("selector"))["folds"], offered(study_named("clean"))["n_groups"]
-    (5, 3)
-    """
+    """Return every name that can be set, with a value that shows its type."""
     found = {name: value for name, value in study.settings.items() if name not in _FIXED}
     for entry in study.entries:
         for name, value in entry.settable.items():
@@ -337,13 +330,7 @@ def offered(study: Study) -> dict[str, Any]:
 
 
 def given_text(given: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say what was set, and for which methods; nothing where nothing was.
-
-    Examples
-    --------
-    >>> given_text({"n_groups": {"value": 5, "of": ["srts-bce", "margin-k3"]}})
-    'Set: n_groups=5 (srts-bce, margin-k3).'
-    """
+    """Say what was set, and for which methods; nothing where nothing was."""
     parts = []
     for name, what in given.items():
         value = what["value"]
