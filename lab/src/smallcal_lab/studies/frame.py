@@ -79,11 +79,11 @@ class Frame:
 
     def where(self, **wanted: object) -> Frame:
         """Return the rows whose columns equal these values; a list means any of them."""
-        several = {
-            name: value if isinstance(value, list | tuple | set | frozenset) else [value]
-            for name, value in wanted.items()
-        }
-        return Frame(self.data[self.data[[*several]].isin(several).all(axis=1)])
+        data = self.data
+        for name, value in wanted.items():
+            several = isinstance(value, list | tuple | set | frozenset)
+            data = data[data[name].isin(value if several else [value])]
+        return Frame(data)
 
     def unique(self, name: str) -> list[Any]:
         """Return a column's different values, in order of appearance."""
