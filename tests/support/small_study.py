@@ -159,10 +159,10 @@ def _counted(collection, folder, log):
     """Run and write a line for each task that is done."""
     real = engine.measure
 
-    def counted(study, cell, task, keeper):
+    def counted(study, cell, task, kept):
         with log.open("a") as file:
             file.write(f"{task.key}\n")
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
     log.touch()
     engine.measure = counted

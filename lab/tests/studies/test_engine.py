@@ -222,11 +222,11 @@ def test_what_the_machine_cannot_do_is_not_taken_for_a_result(shared, tmp_path, 
     collection, wanted = shared
     real, calls = engine.measure, []
 
-    def tired(study, cell, task, keeper):
+    def tired(study, cell, task, kept):
         calls.append(task)
         if len(calls) == 4:
             raise error
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
     monkeypatch.setattr(engine, "measure", tired)
     with pytest.raises(SmallcalError, match="run the same command to resume") as caught:
@@ -329,9 +329,9 @@ def test_the_number_of_threads_does_not_matter(shared, tmp_path):
     inside = []
     real = engine.measure
 
-    def watched(study, cell, task, keeper):
+    def watched(study, cell, task, kept):
         inside.extend(pool["num_threads"] for pool in threadpool_info())
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(4):
         patch.setattr(engine, "measure", watched)

@@ -215,9 +215,7 @@ def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Pa
     try:
         return tomllib.loads(file.read_text(encoding="utf-8")), file
     except FileNotFoundError:
-        raise FileError(
-            f"{file} is missing; `smallcal study import` writes one for a folder of logits"
-        ) from None
+        raise FileError(f"{file} is missing; `smallcal study import` writes one") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{file} cannot be read as a collection: {error}") from None
 
@@ -270,10 +268,7 @@ def _cells_of(entry: Any, folder: Path, where: str) -> list[Cell]:
     if not isinstance(seeds, list):
         return [replace(cell, seed=seeds)]
     if split is None or split.draw in FIXED:
-        raise FileError(
-            f"{where}: several seeds need a split that is drawn at random; without one, give each "
-            "seed its own files in its own [[cell]]"
-        )
+        raise FileError(f"{where}: several seeds need a split that is drawn at random")
     if not seeds or not all(type(seed) is int for seed in seeds) or len(set(seeds)) < len(seeds):
         raise FileError(f"{where}: seed must be whole numbers that differ; got {seeds!r}")
     return [replace(cell, seed=require_in_range(seed, "seed", where=where)) for seed in seeds]

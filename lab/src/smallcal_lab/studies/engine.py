@@ -31,7 +31,6 @@ from smallcal_lab.studies.collection import Cell, Collection
 from smallcal_lab.studies.frame import FAILED, Frame, Rows, read_parquet, write_parquet
 from smallcal_lab.studies.predictions import (
     FOLDER,
-    Keeper,
     Prediction,
     Shelf,
     file_of,
@@ -102,10 +101,7 @@ def run(
         "inputs": inputs,
         "versions": versions("pyarrow"),
     }
-    everywhere = {
-        cell.name: replace(cell, folder=Path(os.path.abspath(cell.folder)))
-        for cell in collection.cells
-    }
+    everywhere = Path(os.path.abspath(collection.folder))
     with folder.claimed(parents=True) as certain:
         folder.begin(asked)
         if certain:
@@ -114,7 +110,7 @@ def run(
         advance(len(tasks) - len(missing))
         run_tasks(
             partial(work, study, kept),
-            [(everywhere[task.cell], task) for task in missing],
+            [(replace(collection.cell(t.cell), folder=everywhere), t) for t in missing],
             keep=partial(_write_part, folder),
             told=lambda unit: advance(1),
             named=lambda unit: unit[1].key,
@@ -123,8 +119,7 @@ def run(
         )
         if missing and collection.sha256() != inputs:
             raise FileError(
-                f"files of {collection.folder} were changed while the study ran; "
-                f"delete {folder.folder} and run it again"
+                f"files were changed while the study ran; delete {out} and run it again"
             )
         # Read back, also those that are still at hand: then a resumed run cannot differ.
         rows = rows_of(folder, tasks)
@@ -169,13 +164,12 @@ def work(study: Study, kept: frozenset[str], unit: Unit) -> Done:
             raise FileError(f"a worker cannot find {file}; all workers need its folder")
     with threadpool_limits(1):
         try:
-            keeper = Keeper(kept)
-            return measure(study, cell, task, keeper), keeper.found
+            return measure(study, cell, task, kept)
         except (OSError, MemoryError) as error:
             raise stopped(f"{task.key} cannot be done on this machine ({said(error)})") from error
 
 
-def measure(study: Study, cell: Cell, task: Task, keeper: Keeper) -> Rows:
+def measure(study: Study, cell: Cell, task: Task, kept: frozenset[str] = frozenset()) -> Done:
     """Fit and measure every entry of a study on one draw; a failure is a row that says why."""
     about = {name: getattr(cell, name) for name in ("dataset", "backbone", "seed")}
     about |= asdict(task)
@@ -184,7 +178,7 @@ def measure(study: Study, cell: Cell, task: Task, keeper: Keeper) -> Rows:
     for entry in study.entries:
         try:
             if site is None:
-                site = Site(study, cell, cell.draw(task.budget, task.draw), keeper)
+                site = Site(study, cell, cell.draw(task.budget, task.draw), kept)
                 about["budget"] = site.cal.n
             if "features" in method(entry.name).needs and site.cal.features is None:
                 continue  # nothing to fit it on: the tables leave it out
@@ -193,9 +187,10 @@ def measure(study: Study, cell: Cell, task: Task, keeper: Keeper) -> Rows:
             raise
         except Exception as error:  # noqa: BLE001 - one unit's failure must not stop the others
             rows = [{"metric": FAILED, "value": float("nan"), "error": said(error)}]
-            keeper.forget(entry.label)
+            if site is not None:
+                site.found[:] = [one for one in site.found if one.label != entry.label]
         found += [{**about, "label": entry.label, "method": entry.name, **row} for row in rows]
-    return found
+    return found, [] if site is None else site.found
 
 
 # The folder of a run ----------------------------------------------------------------------------
@@ -278,7 +273,6 @@ def _read(folder: Path) -> tuple[Study, Rows]:
     tasks = study.tasks_of(cells)
     if missing := len(run.missing(tasks)):
         raise FileError(
-            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing; "
-            "to finish it, run the same command again"
+            f"{folder} is not complete: {missing:,} of {len(tasks):,} tasks are missing"
         )
     return study, rows_of(run, tasks)

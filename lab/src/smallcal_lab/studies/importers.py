@@ -122,10 +122,7 @@ def _require_text(path: Path) -> None:
 def _calibration_split(there: Sequence[str], source: str) -> str:
     first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
     if first is None or "test" not in there:
-        raise FileError(
-            f"{source}: it does not hold two splits, val (or cal) and test; to make them from "
-            f"one file, set split in {FILE_NAME}"
-        )
+        raise FileError(f"{source}: it does not hold two splits, val (or cal) and test")
     return first
 
 

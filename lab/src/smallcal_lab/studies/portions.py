@@ -95,9 +95,7 @@ class Split:
         """Return the rows of "calibration", or the others."""
         size = self.samples or self.per_class * len(np.unique(labels))
         if size >= len(labels):
-            raise InputError(
-                f"split takes {size:,} of {len(labels):,} samples: none is left to test on"
-            )
+            raise InputError(f"split takes {size:,} of {len(labels):,} samples: none is left")
         try:
             taken = draw_rows(labels, size, seed=seed, draw=0, way=self.draw)
         except InputError as error:
@@ -149,9 +147,7 @@ def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
     else:
         columns = _numbers_in(folder / classes)
     if len(columns) < 2 or min(columns) < 0:
-        raise InputError(
-            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
-        )
+        raise InputError(f"classes: give at least two columns, from 0; got {list(columns)[:5]}")
     if len(set(columns)) < len(columns):
         twice = next(one for one in columns if columns.count(one) > 1)
         raise InputError(f"classes: column {twice} occurs twice")

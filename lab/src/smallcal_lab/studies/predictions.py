@@ -7,18 +7,16 @@ It is there for a study one of whose tables needs it, and holds the sets these t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import file_errors
-from smallcal.metrics import Scored
 from smallcal.metrics.kept import LOSSES, Kept
 from smallcal_lab.statistics.samples import Unit
-from smallcal_lab.studies.frame import CLEAN, Frame, read_signed, write_signed
+from smallcal_lab.studies.frame import Frame, read_signed, write_signed
 from smallcal_lab.studies.study import Task, file_name
 
 FOLDER = "predictions"
@@ -42,26 +40,6 @@ class Prediction(NamedTuple):
     set: str
     severity: int
     kept: Kept
-
-
-@dataclass(frozen=True, eq=False)
-class Keeper:
-    """Gathers the predictions of a task, of clean sets, ``"shifted"`` ones, both or none."""
-
-    sets: frozenset[str] = frozenset()
-    found: list[Prediction] = field(default_factory=list)
-
-    def see(
-        self, label: str, name: str, severity: int, preds: Predictions, proba: FloatArray
-    ) -> None:
-        """Keep a method's predictions for a set, if they are wanted."""
-        if (CLEAN if name == CLEAN else SHIFTED) in self.sets:
-            kept = Kept.from_scored(Scored.of(preds.labels, proba))
-            self.found.append(Prediction(label, name, severity, kept))
-
-    def forget(self, label: str) -> None:
-        """Keep nothing of a method that failed."""
-        self.found[:] = [one for one in self.found if one.label != label]
 
 
 def file_of(folder: Path, task: Task) -> Path:

@@ -25,12 +25,13 @@ from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictio
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import equal_width
+from smallcal.metrics.kept import Kept
 from smallcal.metrics.selective import selective_risk
 from smallcal.metrics.table import chosen_metrics
 from smallcal.statistics.compare import evaluate
 from smallcal_lab.studies.collection import Cell
 from smallcal_lab.studies.frame import CLEAN, Rows
-from smallcal_lab.studies.predictions import Keeper
+from smallcal_lab.studies.predictions import SHIFTED, Prediction
 from smallcal_lab.studies.study import Entry, Study
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ CONFIDENCE_BINS = 10
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where an entry is fitted and measured."""
+    """Where entries are fitted and measured; ``kept`` are the sets whose predictions are found."""
 
     study: Study
     cell: Cell
     cal: Predictions
-    keeper: Keeper = field(default_factory=Keeper)
+    kept: frozenset[str] = frozenset()
+    found: list[Prediction] = field(default_factory=list)
 
     def rows(self, probe: Probe, entry: Entry) -> Rows:
         """Return what a probe finds of an entry."""
@@ -87,7 +89,9 @@ class Site:
     ) -> dict[str, float]:
         """Return the study's metrics on a set; its predictions are kept if a table needs them."""
         proba = applied(fitted, preds)
-        self.keeper.see(entry.label, *place, preds, proba)
+        if (CLEAN if place[0] == CLEAN else SHIFTED) in self.kept:
+            kept = Kept.from_scored(Scored.of(preds.labels, proba))
+            self.found.append(Prediction(entry.label, *place, kept))
         return self.measured(preds, proba)
 
     def measured(self, preds: Predictions, proba: FloatArray) -> dict[str, float]:
@@ -136,10 +140,7 @@ def paired_sets(cell: Cell) -> Iterator[tuple[Place, Predictions]]:
         if shift.paired:
             preds = cell.read(shift)
             if not np.array_equal(preds.labels, cell.read("test").labels):
-                raise InputError(
-                    f"{shift.file} is marked as paired, but its labels are not those of the test "
-                    "split"
-                )
+                raise InputError(f"{shift.file} is not paired: its labels are not the test split's")
             yield (shift.kind, shift.severity), preds
 
 

@@ -17,6 +17,7 @@ from smallcal import calibrators
 from smallcal.calibrators.catalogue import ALIASES, METHODS, settable_options, true_name
 from smallcal.data.checks import whole_number
 from smallcal.errors import FileError, InputError, choose, did_you_mean
+from smallcal.io.pool import said
 from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal_lab.studies.collection import FILE_NAME, Cell, Collection
@@ -185,9 +186,8 @@ class Study:
         for name in methods:
             if name not in known and true_name(name) not in METHODS:
                 meant = did_you_mean(name, [*known, *METHODS, *ALIASES])
-                raise InputError(
-                    f"unknown method {name!r}; {meant or 'this study has ' + ', '.join(known)}"
-                )
+                there = f"this study has {', '.join(known)}"
+                raise InputError(f"unknown method {name!r}; {meant or there}")
             entry = known.get(name, Entry(name))
             chosen[entry.label] = known.get(entry.label, entry)
         return tuple(chosen.values())
@@ -272,8 +272,8 @@ class Study:
         """Raise unless at least one cell has what the study needs."""
         if not any(map(self.suits, collection.cells)):
             raise InputError(
-                f"study {self.name!r} needs shifted test sets, and no cell here has any of "
-                f"them: add {NEEDS[self.needs]} to {FILE_NAME}"
+                f"study {self.name!r} needs shifted test sets, and no cell has any of them: "
+                f"add {NEEDS[self.needs]} to {FILE_NAME}"
             )
 
     def tasks(self, collection: Collection) -> tuple[Task, ...]:
@@ -314,9 +314,7 @@ class Study:
                 **kept,
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise FileError(
-                f"the manifest does not describe a study: {type(error).__name__}: {error}"
-            ) from None
+            raise FileError(f"the manifest does not describe a study: {said(error)}") from None
 
 
 def offered(study: Study) -> dict[str, Any]:
