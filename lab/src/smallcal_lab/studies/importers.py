@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,6 @@ from smallcal_lab.studies.collection import (
 PathLike = str | os.PathLike[str]
 #: A cell or a shifted set, as ``collection.toml`` has it.
 Entry = dict[str, Any]
-
-_CELL = re.compile(r"(.+?)__(.+?)(?:-seed(\d+))?", re.DOTALL)
-_SHIFT = re.compile(r".*__(.+?)(?:-s(\d+))?", re.DOTALL)
-#: What files have whose names do not say it.
-_USUAL = {"seed": 0, "severity": 1}
 
 
 @dataclass(frozen=True)
@@ -77,15 +71,14 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
 
 
 def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Entry:
-    dataset, backbone, seed = _parsed(_CELL, file, "seed", "not called DATASET__MODEL.npz")
+    dataset, _, model = file.stem.partition("__")
+    backbone, seed = _numbered(file, model if dataset else "", "seed", usual=0)
     calibration = _calibration_split(io.splits(file), str(file))
     labels = np.asarray(read_labels(f"{file}:test"))
     found = []
     for shift in shifts:
         try:
-            kind, severity = _parsed(
-                _SHIFT, shift, "severity", "not called ..__KIND or ..__KIND-s1"
-            )
+            kind, severity = _numbered(shift, shift.stem.rpartition("__")[2], "severity", usual=1)
             paired = bool(np.array_equal(read_labels(shift), labels))
         except SmallcalError as error:
             left_out.append(str(error))
@@ -101,14 +94,15 @@ def _entry(dataset: str, backbone: str, path: str, calibration: str) -> Entry:
     return {"dataset": dataset, "backbone": backbone, "seed": 0, **files}
 
 
-def _parsed(pattern: re.Pattern[str], file: Path, number: str, otherwise: str) -> tuple[Any, ...]:
-    """Return the names in a file's name, and the seed or severity."""
+def _numbered(file: Path, text: str, what: str, *, usual: int) -> tuple[str, int]:
+    """Return the end of a file's name without its seed or severity, and that number."""
     _require_text(file)
-    match = pattern.fullmatch(file.stem)
-    if match is None:
-        raise FileError(f"{file}: {otherwise}")
-    *names, digits = match.groups()
-    return (*names, require_in_range(int(digits or _USUAL[number]), number, where=str(file)))
+    if not text:
+        raise FileError(f"{file}: not called DATASET__MODEL.npz")
+    name, _, digits = text.rpartition("-seed" if what == "seed" else "-s")
+    if not name or not digits.isdecimal():
+        return text, usual
+    return name, require_in_range(int(digits), what, where=str(file))
 
 
 def _require_text(path: Path) -> None:
