@@ -23,7 +23,7 @@ import numpy as np
 from smallcal import io
 from smallcal.data.checks import as_scores
 from smallcal.data.predictions import Predictions
-from smallcal.errors import FileError, InputError, choose
+from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.paths import file_sha256, split_path
 from smallcal_lab.studies.portions import (
@@ -293,10 +293,8 @@ def _split_of(entry: dict[str, Any], where: str) -> Split:
 
 def _ways_of(given: Any, where: str) -> tuple[str, ...]:
     ways = tuple(given) if isinstance(given, list) else (given,)
-    if not ways:
-        raise FileError(f"{where}: draw: one or more of {', '.join(WAYS)}; got none")
-    if wrong := [way for way in ways if way not in WAYS]:
-        raise FileError(f"{where}: draw: unknown draw {wrong[0]!r}; {choose(str(wrong[0]), WAYS)}")
+    if not ways or not set(map(str, ways)) <= set(WAYS):
+        raise FileError(f"{where}: draw: one or more of {', '.join(WAYS)}; got {given!r}")
     return ways
 
 

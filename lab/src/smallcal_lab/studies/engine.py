@@ -205,16 +205,12 @@ def run_in(folder: Path, *, keeps: bool = False) -> Resumable[Task]:
     def flaw(task: Task, part: Path) -> str:
         try:
             rows = read_parquet(part)
-        except FileError:
-            return "is damaged"
-        if any((row["cell"], row["draw"]) != (task.cell, task.draw) for row in rows):
-            return "holds the rows of another task"
-        try:
             if keeps:
                 read_predictions(file_of(folder, task))
         except FileError:
-            return "has no predictions, or damaged ones, beside it"
-        return ""
+            return "is damaged, or its predictions are"
+        other = any((row["cell"], row["draw"]) != (task.cell, task.draw) for row in rows)
+        return "holds the rows of another task" if other else ""
 
     instead = "name another folder with --out, or delete this one"
     return Resumable(

@@ -246,22 +246,24 @@ class Study:
         own = self.settings[name]
         if isinstance(own, tuple):
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
+        several = value if isinstance(value, tuple) else (value,)
         if name in _LEAST:
             whole_number(value, name, least=_LEAST[name])
         elif name == "loss":
             chosen_metrics([value], lack="loss must be a metric; unknown")
-        for one in value if isinstance(value, tuple) else (value,):
-            if name in ("thresholds", "coverages"):
+        elif name in ("thresholds", "coverages"):
+            for one in several:
                 if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
                     raise InputError(f"{name} must be shares above 0 and up to 1; got {one!r}")
-            elif name == "rules" and one not in _SELECTORS:
-                raise InputError(f"rules must be among {', '.join(_SELECTORS)}; got {one!r}")
-            elif name in ("ours", "rivals", "gain_of", "raw", "fixed"):
-                known = [entry.label for entry in self.entries]
-                # What was there stays, also if its method was not asked for.
-                if one not in (*known, *(own if isinstance(own, tuple) else (own,))):
-                    advice = choose(str(one), known)
-                    raise InputError(f"{name} must name methods of the study; {advice}")
+        else:
+            # What was there stays, also if its method was not asked for.
+            kept = own if isinstance(own, tuple) else (own,)
+            labels = {"ours", "rivals", "gain_of", "raw", "fixed"}
+            known = [*(entry.label for entry in self.entries), *kept] if name in labels else several
+            known = _SELECTORS if name == "rules" else known
+            if wrong := [one for one in several if one not in known]:
+                among = ", ".join(map(str, dict.fromkeys(known)))
+                raise InputError(f"{name} must be among {among}; got {wrong[0]!r}")
         return value
 
     def suits(self, cell: Cell) -> bool:
