@@ -30,8 +30,8 @@ class Gate:
     draws: int
     labels: tuple[str, ...]
     largest: float
-    tolerance: float
     failures: tuple[str, ...]
+    tolerance: float = TOLERANCE
 
     def text(self) -> str:
         """Say what was compared, and whether it is the same."""
@@ -43,7 +43,7 @@ class Gate:
         )
 
 
-def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
+def gate(frame: Frame, stored: Frame) -> Gate:
     """Compare the rows of a run with those of a stored one, draw by draw, where both have them."""
     new, old = (
         each.data.loc[each.data["metric"] != FAILED, [*_KEY, "value"]] for each in (frame, stored)
@@ -60,11 +60,10 @@ def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
         draws=len(both[_DRAW].drop_duplicates()),
         labels=tuple(both["label"].unique()),
         largest=float(gaps.max()),
-        tolerance=tolerance,
         failures=tuple(
             f"{row.cell}, {row.label}, budget {row.budget}, draw {row.draw}, {row.metric}: "
             f"{row.value:.8g}, {row.value_before:.8g} before"
-            for row in both[gaps > tolerance].itertuples()
+            for row in both[gaps > TOLERANCE].itertuples()
         ),
     )
 

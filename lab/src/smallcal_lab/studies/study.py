@@ -34,8 +34,10 @@ _FIXED = ("control", "metrics")
 _NEEDED = {"signal-to-noise": ("ece15", "top_label_bce")}
 #: Tables that rank by the first metric, the lowest value being the best.
 _RANKED = ("selector", "nested-k", "oracle-k", "heterogeneity")
-#: Least values of settings that are whole numbers, and the rules that can select.
+#: Least values of settings that are whole numbers.
 _LEAST = {"repeats": 1, "folds": 2, "n_null": 1, "bins": 2}
+#: Settings that name methods of the study, and what the setting ``rules`` can name.
+_LABELS = ("ours", "rivals", "gain_of", "raw", "fixed")
 _SELECTORS = ("repeat", "fold", "sample")
 
 
@@ -247,23 +249,20 @@ class Study:
         if isinstance(own, tuple):
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
         several = value if isinstance(value, tuple) else (value,)
+        # What was there stays, also if its method was not asked for.
+        labels = [*(entry.label for entry in self.entries), *(own if several is value else (own,))]
+        allowed = {**dict.fromkeys(_LABELS, labels), "rules": _SELECTORS}.get(name, several)
         if name in _LEAST:
             whole_number(value, name, least=_LEAST[name])
         elif name == "loss":
             chosen_metrics([value], lack="loss must be a metric; unknown")
-        elif name in ("thresholds", "coverages"):
-            for one in several:
+        for one in several:
+            if name in ("thresholds", "coverages"):
                 if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
                     raise InputError(f"{name} must be shares above 0 and up to 1; got {one!r}")
-        else:
-            # What was there stays, also if its method was not asked for.
-            kept = own if isinstance(own, tuple) else (own,)
-            labels = {"ours", "rivals", "gain_of", "raw", "fixed"}
-            known = [*(entry.label for entry in self.entries), *kept] if name in labels else several
-            known = _SELECTORS if name == "rules" else known
-            if wrong := [one for one in several if one not in known]:
-                among = ", ".join(map(str, dict.fromkeys(known)))
-                raise InputError(f"{name} must be among {among}; got {wrong[0]!r}")
+            elif one not in allowed:
+                among = ", ".join(dict.fromkeys(allowed))
+                raise InputError(f"{name} must be among {among}; got {one!r}")
         return value
 
     def suits(self, cell: Cell) -> bool:
