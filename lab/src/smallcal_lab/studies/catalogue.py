@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,16 +11,12 @@ from smallcal.calibrators.catalogue import OF_SCORES
 from smallcal.errors import InputError, choose
 from smallcal.metrics import METRICS
 from smallcal_lab.studies.study import Entry, Study
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from smallcal_lab.toml import loads
 
 
 def _read(file: Path) -> Mapping[str, Study]:
     """Return the studies of a file by name; a name of its lists stands for their items."""
-    document = tomllib.loads(file.read_text(encoding="utf-8"))
+    document = loads(file.read_text(encoding="utf-8"))
     lists = {"every-metric": [*METRICS], "score-maps": [*OF_SCORES], **document["lists"]}
 
     def whole(value: Any) -> Any:

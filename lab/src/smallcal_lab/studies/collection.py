@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -38,12 +37,7 @@ from smallcal_lab.studies.portions import (
     draw_rows,
     rows_of_classes,
 )
-from smallcal_lab.toml import toml_value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from smallcal_lab.toml import loads, toml_value
 
 FILE_NAME = "collection.toml"
 
@@ -184,7 +178,10 @@ class Collection:
 
     def cell(self, name: str) -> Cell:
         """Return a cell by name."""
-        return next(cell for cell in self.cells if cell.name == name)
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise InputError(f"{self.folder} has no cell {name!r}")
 
     def only(self, wanted: Sequence[str]) -> Collection:
         """Return the cells whose names hold one of these texts; all for none."""
@@ -213,10 +210,10 @@ def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Pa
     root = Path(folder)
     file = root / FILE_NAME if os.path.isdir(root) else root
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8")), file
+        return loads(file.read_text(encoding="utf-8")), file
     except FileNotFoundError:
         raise FileError(f"{file} is missing; `smallcal study import` writes one") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise FileError(f"{file} cannot be read as a collection: {error}") from None
 
 

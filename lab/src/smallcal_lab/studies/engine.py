@@ -68,21 +68,10 @@ def run(
 ) -> Outcome:
     """Run a study, or what is missing of it, and make its tables.
 
-    Parameters
-    ----------
-    study : Study
-    collection : Collection
-    out : path
-        The run's folder; one that holds part of the same run is completed.
-    jobs : int
-        Processes.
-    dask : str, optional
-        Address of a Dask scheduler to run on instead; its workers must see the collection's
-        folder.
-    force : bool
-        Whether to run on a collection in which ``check_collection`` finds errors.
-    advance : callable, optional
-        Called as tasks finish; first with the number that were finished before.
+    A folder ``out`` that holds part of the same run is completed. Tasks are done in ``jobs``
+    processes, or by the Dask scheduler at an address, whose workers must see the collection's
+    folder. A collection in which ``check_collection`` finds errors is run only by ``force``.
+    ``advance`` is called as tasks finish; first with the number that were finished before.
     """
     if jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}")
