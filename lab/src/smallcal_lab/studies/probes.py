@@ -18,7 +18,7 @@ from smallcal.advice import signal_to_noise as promised
 from smallcal.advice.calibrated_split import CalibratedSplit, ordered
 from smallcal.calibrators import signals
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.maps.groups import GroupMap, group_members, group_thresholds
+from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Seen, sigmoid
 from smallcal.calibrators.softmax import scaled_softmax
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
@@ -201,19 +201,14 @@ def requantized(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: thresholds cut anew at the shifted samples' own quantiles, a control."""
     fitted = site.fit(entry)
     for place, preds in sets_of(site.cell):
-        control = _recut(fitted.fitted_, preds) if is_grouped(fitted) else None
+        control = None
+        if is_grouped(fitted):
+            scores = fitted.fitted_.scores(
+                preds.logits, labels=preds.labels, features=preds.features
+            )
+            cuts = group_thresholds(scores, len(fitted.fitted_.map.steps))
+            control = with_groups(fitted.fitted_, preds, group_members(scores, cuts))
         yield place, site.controlled(preds, applied(fitted, preds), control)
-
-
-def _recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
-    """Return probabilities with as many samples in one group as in the other."""
-    own = fitted.map
-    given: dict[str, Any] = {"labels": preds.labels, "features": preds.features}
-    if not isinstance(own, GroupMap):
-        raise InputError(f"{fitted.method} has no thresholds that could be recomputed")
-    cuts = group_thresholds(fitted.scores(preds.logits, **given), len(own.temperatures))
-    again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
-    return preds.measured(again.predict_proba(preds.logits, **given))
 
 
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
