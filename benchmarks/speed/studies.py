@@ -17,7 +17,7 @@ from smallcal.calibrators.objectives import Gaps, objective
 from smallcal.data.predictions import Predictions
 from smallcal_lab.studies import study_named
 from smallcal_lab.studies.collection import collection_of
-from smallcal_lab.studies.measure import Order, work
+from smallcal_lab.studies.engine import work
 from smallcal_lab.studies.probes import Site
 
 #: Classes of the models, and samples to draw from and to test on.
@@ -73,7 +73,7 @@ def _fit_all(study, collection):
 def _do_tasks(study, collection):
     """Do what a process of a run does: read, draw, fit, apply and measure."""
     for task in study.tasks(collection):
-        work(Order(study, inputs=""), (collection.cell(task.cell), task))
+        work(study, frozenset(), (collection.cell(task.cell), task))
 
 
 def _split(n, n_classes):

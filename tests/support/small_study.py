@@ -19,7 +19,7 @@ import numpy as np
 
 from smallcal.errors import SmallcalError
 from smallcal.io import atomic
-from smallcal_lab.studies import Study, load_collection, measure
+from smallcal_lab.studies import Study, engine, load_collection
 from smallcal_lab.studies import run as checked_run
 from smallcal_lab.studies.study import Entry
 from support.simulated import simulate
@@ -157,15 +157,15 @@ def _die(collection, folder, write, when):
 
 def _counted(collection, folder, log):
     """Run and write a line for each task that is done."""
-    real = measure.measure
+    real = engine.measure
 
-    def counted(study, cell, task, keeper):
+    def counted(study, cell, task, kept):
         with log.open("a") as file:
             file.write(f"{task.key}\n")
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
     log.touch()
-    measure.measure = counted
+    engine.measure = counted
     run(STUDY, collection, folder)
 
 

@@ -1,10 +1,18 @@
-"""Values as TOML writes them."""
+"""Values as TOML writes them, and TOML that is read."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    from tomllib import loads
+else:
+    from tomli import loads
+
+__all__ = ["loads", "toml_value"]
 
 
 def toml_value(value: Any) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import study_table
-from smallcal_lab.cli.study_output import MOST_ROWS, chosen_rows, parts
-from smallcal_lab.studies import STUDIES, import_folder, load_collection, measure, run
+from smallcal_lab.cli.study import MOST_ROWS, chosen_rows, parts
+from smallcal_lab.studies import STUDIES, engine, import_folder, load_collection, run
 from smallcal_lab.studies.tables.table import Number, Table
 from support.simulated import simulate
 
@@ -217,7 +217,7 @@ def test_cells_can_be_chosen(cli):
 
 def stop_after(monkeypatch, tasks, error=KeyboardInterrupt):
     """Let the work be interrupted after some tasks."""
-    real, calls = measure.measure, []
+    real, calls = engine.measure, []
 
     def measured(*args):
         calls.append(args)
@@ -225,7 +225,7 @@ def stop_after(monkeypatch, tasks, error=KeyboardInterrupt):
             raise error
         return real(*args)
 
-    monkeypatch.setattr(measure, "measure", measured)
+    monkeypatch.setattr(engine, "measure", measured)
     return calls
 
 

@@ -22,7 +22,7 @@ import smallcal as sc
 from smallcal.errors import FileError, InputError, SmallcalError
 from smallcal.io import pool
 from smallcal.io.pool import run_tasks
-from smallcal_lab.studies import load_collection, measure
+from smallcal_lab.studies import engine, load_collection
 from smallcal_lab.studies import run as checked_run
 from smallcal_lab.studies.collection import draw_rows
 from smallcal_lab.studies.probes import Site
@@ -153,7 +153,7 @@ def test_the_order_of_the_tasks_does_not_matter(shared, tmp_path, monkeypatch):
 def test_a_finished_run_does_nothing_again(shared, tmp_path, monkeypatch):
     collection, wanted = shared
     run(STUDY, collection, tmp_path / "run")
-    monkeypatch.setattr(measure, "measure", None)
+    monkeypatch.setattr(engine, "measure", None)
     seen = []
     run(STUDY, collection, tmp_path / "run", advance=seen.append)
     assert seen == [N_TASKS]
@@ -220,15 +220,15 @@ def test_a_file_that_cannot_be_used_fails_its_cell_only(own, tmp_path):
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError("no memory")])
 def test_what_the_machine_cannot_do_is_not_taken_for_a_result(shared, tmp_path, monkeypatch, error):
     collection, wanted = shared
-    real, calls = measure.measure, []
+    real, calls = engine.measure, []
 
-    def tired(study, cell, task, keeper):
+    def tired(study, cell, task, kept):
         calls.append(task)
         if len(calls) == 4:
             raise error
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
-    monkeypatch.setattr(measure, "measure", tired)
+    monkeypatch.setattr(engine, "measure", tired)
     with pytest.raises(SmallcalError, match="run the same command to resume") as caught:
         run(STUDY, collection, tmp_path / "run")
     assert len(str(caught.value).splitlines()) == 1
@@ -327,14 +327,14 @@ def test_the_number_of_threads_does_not_matter(shared, tmp_path):
     from threadpoolctl import threadpool_info, threadpool_limits
 
     inside = []
-    real = measure.measure
+    real = engine.measure
 
-    def watched(study, cell, task, keeper):
+    def watched(study, cell, task, kept):
         inside.extend(pool["num_threads"] for pool in threadpool_info())
-        return real(study, cell, task, keeper)
+        return real(study, cell, task, kept)
 
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(4):
-        patch.setattr(measure, "measure", watched)
+        patch.setattr(engine, "measure", watched)
         run(STUDY, shared[0], tmp_path / "run")
     assert set(inside) == {1}
     assert results(tmp_path / "run") == shared[1][2]
@@ -503,12 +503,12 @@ def test_without_dask_the_extra_is_named(shared, tmp_path, monkeypatch):
 
 
 def test_a_worker_with_other_software_or_files_says_so(own):
-    order, task = measure.Order(STUDY, "x"), STUDY.tasks(own)[0]
+    work, task = partial(engine.work, STUDY, frozenset()), STUDY.tasks(own)[0]
     with pytest.raises(InputError, match=r"smallcal 99\.0"):
-        pool._away("99.0", partial(measure.work, order), (own.cells[0], task))
+        pool._away("99.0", work, (own.cells[0], task))
     elsewhere = replace(own.cells[0], folder=Path("/nowhere"))
     with pytest.raises(FileError, match="a worker cannot find"):
-        measure.work(order, (elsewhere, task))
+        work((elsewhere, task))
 
 
 def test_jobs_must_be_positive(shared, tmp_path):

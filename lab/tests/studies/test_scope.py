@@ -473,7 +473,9 @@ def test_costs_are_measured_with_so_many_threads_and_say_so(elsewhere, monkeypat
 
     monkeypatch.setattr(probes, "applied", watched)
     study = study_named("efficiency")
-    assert {"sats-logit-nll", "sats-logit-bce", "smart-bce"} <= set(study.methods.values())
+    assert {"sats-logit-nll", "sats-logit-bce", "smart-bce"} <= {
+        entry.name for entry in study.entries
+    }
     study = study.with_options(methods=("srts-bce",))
     collection = load_collection(folder).only(["s0"])
     (table,) = run(study, collection, folder / "cost").tables

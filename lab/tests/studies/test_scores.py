@@ -11,10 +11,9 @@ from sklearn.metrics import log_loss
 import smallcal as sc
 from smallcal.errors import InputError
 from smallcal_lab.studies import check_collection, study_named
+from smallcal_lab.studies.engine import measure
 from smallcal_lab.studies.importers import import_folder
-from smallcal_lab.studies.measure import measure
 from smallcal_lab.studies.portions import draw_rows
-from smallcal_lab.studies.predictions import Keeper
 from smallcal_lab.studies.study import Task
 from support.judged import confidences, marks
 from support.real import data_folder
@@ -58,7 +57,7 @@ def test_rows_equal_fits_on_two_columns_by_hand(collection):
         rows = draw_rows(y, 30, seed=0, draw=0)
         found = {
             row["label"]: row["value"]
-            for row in measure(study, cell, Task(cell.name, 30, 0), Keeper())
+            for row in measure(study, cell, Task(cell.name, 30, 0))[0]
             if row["metric"] == "nll"
         }
         assert set(found) == {"spline", "platt", "none"}
@@ -93,7 +92,7 @@ def test_on_real_scores_the_default_is_ahead_of_the_raw_score_and_of_isotonic(tm
     )
     found: dict[tuple[str, str], list[float]] = {}
     for cell in import_folder(data_folder() / "scores", tmp_path).collection.cells:
-        for row in measure(study, cell, Task(cell.name, 100, 0), Keeper()):
+        for row in measure(study, cell, Task(cell.name, 100, 0))[0]:
             found.setdefault((row["label"], row["metric"]), []).append(row["value"])
     for metric in ("nll", "brier", "ece15"):
         for other in ("none", "isotonic"):

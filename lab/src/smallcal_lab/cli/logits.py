@@ -11,7 +11,7 @@ from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.data import shown
 from smallcal.errors import InputError
-from smallcal_lab.cli.study_output import size_of
+from smallcal_lab.cli.study import size_of
 
 if TYPE_CHECKING:
     from smallcal_lab.vision import Extracted

@@ -8,15 +8,12 @@ from typing import Annotated
 from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.errors import InputError
-from smallcal_lab.cli.study_output import folder_of
-from smallcal_lab.studies.collection import Collection, load_collection
+from smallcal_lab.cli.study import folder_of
+from smallcal_lab.studies.collection import load_collection
 from smallcal_lab.studies.reproduce.frozen import load_frozen
-from smallcal_lab.studies.reproduce.reference import PAPER, Reference, Value, load_reference
+from smallcal_lab.studies.reproduce.reference import PAPER, Value, load_reference
 from smallcal_lab.studies.reproduce.result import Reproduction, Row
-from smallcal_lab.studies.reproduce.run import Agenda, agenda_of, carry_out
-
-#: Tables that are named where values of many could not be checked.
-_SHOWN = 2
+from smallcal_lab.studies.reproduce.run import agenda_of, carry_out
 
 _SIGNS = {"percent": " %", "x1000": " x1000", "x0.001": " x0.001"}
 
@@ -37,7 +34,14 @@ def study_reproduce(
     as_json: options.Json = False,
 ) -> None:
     """Recompute the paper's published values from your logits, and compare."""
-    collection, values = _asked(folder, data, frozen, reference)
+    if frozen:
+        if (folder, data, reference) != (None, None, None):
+            raise InputError("--frozen is a collection with values of its own: leave out the rest")
+        collection, values = load_frozen()
+    else:
+        named = folder_of(folder, data, usage="smallcal study reproduce DIR; or try --frozen")
+        collection = load_collection(named)
+        values = load_reference(PAPER if reference is None else reference)
     agenda = agenda_of(collection, values)
     with terminal.progress("Reproducing", agenda.n_tasks) as advance:
         found = carry_out(agenda, out=out, jobs=jobs, advance=advance)
@@ -46,34 +50,18 @@ def study_reproduce(
     else:
         show_reproduction(found)
     if not found.rows:
-        raise InputError(_nothing(agenda, values))
+        there = {f"{cell.dataset} {cell.backbone}" for cell in collection.cells}
+        known = {value.model for value in values.values}
+        names = ", ".join(sorted(there)[:5])
+        if there & known:
+            raise InputError(f"none of the values can be checked on {names}: see the reasons above")
+        raise InputError(
+            f"no value is about a model of {collection.folder} ({names}); names must be as in "
+            f"{', '.join(sorted(known)[:4])}, ..."
+        )
     if found.n_failed:
         failed = f"{found.n_failed:,} of {len(found.rows):,} values were not reproduced"
         terminal.leave([failed])
-
-
-def _asked(
-    folder: str | None, data: str | None, frozen: bool, reference: str | None
-) -> tuple[Collection, Reference]:
-    if frozen:
-        if folder is not None or data is not None or reference is not None:
-            raise InputError("--frozen is a collection with values of its own: leave out the rest")
-        return load_frozen()
-    named = folder_of(folder, data, usage="smallcal study reproduce DIR; or try --frozen")
-    return load_collection(named), load_reference(PAPER if reference is None else reference)
-
-
-def _nothing(agenda: Agenda, values: Reference) -> str:
-    """Say why there is nothing to compare, and what the names should be."""
-    there = {f"{cell.dataset} {cell.backbone}" for cell in agenda.collection.cells}
-    known = {value.model for value in values.values}
-    names = ", ".join(sorted(there)[:5])
-    if there & known:
-        return f"none of the values can be checked on {names}: see the reasons above"
-    return (
-        f"no value is about a model of {agenda.collection.folder} ({names}); names must be as in "
-        f"{', '.join(sorted(known)[:4])}, ..."
-    )
 
 
 def show_reproduction(found: Reproduction) -> None:
@@ -91,14 +79,11 @@ def show_reproduction(found: Reproduction) -> None:
         terminal.say(*(f"{row.method}, {row.metric}: {row.error}" for row in rows if row.error))
     if found.unchecked:
         terminal.say("Not checked:")
-        terminal.show_table(
-            ["values", "reason", "printed in"],
-            [
-                [f"{len(values):,}", reason, _places(values)]
-                for reason, values in found.unchecked.items()
-            ],
-            text=(1, 2),
-        )
+        reasons = [
+            [f"{len(values):,}", reason, _places(values)]
+            for reason, values in found.unchecked.items()
+        ]
+        terminal.show_table(["values", "reason", "printed in"], reasons, text=(1, 2))
     passed = len(found.rows) - found.n_failed
     terminal.say(
         f"{passed:,} PASS, {found.n_failed:,} FAIL, {found.n_unchecked:,} could not be checked."
@@ -114,11 +99,10 @@ def _heading(row: Row) -> str:
 
 def _cells(row: Row) -> list[str]:
     """Return a row as text: the reference as printed, the rest with two digits more."""
-    method = f"{row.method} - {row.against}" if row.against else row.method
     more = min(row.decimals + 2, 6)
     numbers = ["–" if n is None else f"{n:.{more}f}" for n in (row.reproduced, row.difference)]
     return [
-        method,
+        f"{row.method} - {row.against}" if row.against else row.method,
         row.metric + _SIGNS.get(row.unit, ""),
         f"{row.reference:.{row.decimals}f}",
         *numbers,
@@ -128,7 +112,6 @@ def _cells(row: Row) -> list[str]:
 
 
 def _places(values: Sequence[Value]) -> str:
-    """Return the first few tables that values are printed in."""
+    """Return the first two tables that values are printed in, and how many others."""
     tables = list(dict.fromkeys(value.table for value in values))
-    rest = len(tables) - _SHOWN
-    return ", ".join(tables[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(tables[:2]) + (f" and {len(tables) - 2} more" if len(tables) > 2 else "")

@@ -1,30 +1,14 @@
 """A folder of logits: cells, each with a calibration split, a test split and perhaps shifted ones.
 
-``collection.toml`` says what is there::
-
-    name = "my models"
-
-    [[cell]]
-    dataset = "cifar100"
-    backbone = "vit-b16"
-    seed = 0
-    calibration = "vit-seed0.npz:val"
-    test = "vit-seed0.npz:test"
-
-    [[cell.shift]]
-    kind = "gaussian_noise"
-    severity = 3
-    file = "vit-seed0-noise3.npz"
-    paired = true        # its rows are the test rows, in the same order
-
-Files are read when they are needed and not before.
+``collection.toml`` says what is there, see docs/lab/studies.md. Files are read when they are needed
+and not before.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -33,10 +17,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+import numpy as np
+
 from smallcal import io
+from smallcal.data.checks import as_scores
 from smallcal.data.predictions import Predictions
-from smallcal.data.score import ScoreScale
-from smallcal.errors import FileError, InputError, choose
+from smallcal.errors import FileError, InputError
 from smallcal.io.atomic import atomic_path
 from smallcal.io.paths import file_sha256, split_path
 from smallcal_lab.studies.portions import (
@@ -45,18 +31,13 @@ from smallcal_lab.studies.portions import (
     FIXED,
     WAYS,
     Classes,
-    Portion,
     Split,
     class_file,
     columns_of,
     draw_rows,
+    rows_of_classes,
 )
-from smallcal_lab.toml import toml_value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from smallcal_lab.toml import loads, toml_value
 
 FILE_NAME = "collection.toml"
 
@@ -81,17 +62,10 @@ class ShiftSet:
 class Cell:
     """One trained model: a data set, a backbone, a seed.
 
-    Attributes
-    ----------
-    calibration, test : str
-        Files, relative to the folder; ``file.npz:val`` names a split. With ``split`` both are its
-        file.
-    classes : str or tuple of int
-        The columns that are there at all; empty for all of them.
-    draw_ways : tuple of str
-        How the first draw of a budget is made, the second, ...; the last is for all others.
-    split : Split or None
-        How one file becomes calibration and test split.
+    ``calibration`` and ``test`` are files, relative to the ``folder`` (``file.npz:val`` names a
+    split), or both the file of ``split``. ``classes`` are the columns that are there at all, empty
+    for all. ``draw_ways`` says how the first draw of a budget is made, the second, ...; the last
+    is for all others.
     """
 
     dataset: str
@@ -110,35 +84,62 @@ class Cell:
         """A name that no other cell has."""
         return f"{self.dataset}__{self.backbone}__s{self.seed}"
 
+    @property
+    def sets(self) -> tuple[str | ShiftSet, ...]:
+        """What it has: "calibration", "test" and the shifts."""
+        return ("calibration", "test", *self.shifts)
+
     def file(self, which: str | ShiftSet) -> str:
-        """Return the file of "calibration", "test" or a shift, as the description names it."""
+        """Return the file of one of its sets, as the description names it."""
         return which.file if isinstance(which, ShiftSet) else str(getattr(self, which))
 
-    def portion(self, which: str | ShiftSet) -> Portion:
-        """Return what is read of which file for a split: "calibration", "test" or a shift."""
-        path = str(self.folder.absolute() / self.file(which))
-        if not isinstance(which, ShiftSet):
-            columns = columns_of(self.classes, self.folder)
-            return Portion(path, columns, COLUMNS, self.split, which, self.seed)
-        columns = columns_of(which.classes or self.classes, self.folder)
-        # A paired set follows the file that is split: the calibration samples' twins go.
-        split = self.split if which.paired else None
-        return Portion(path, columns, which.labels, split, "test", self.seed)
+    def columns(self, which: str | ShiftSet) -> tuple[int, ...] | None:
+        """Return the columns of its classes in the file of one of its sets; None for all."""
+        own = which.classes if isinstance(which, ShiftSet) else ""
+        return columns_of(own or self.classes, self.folder)
 
     def read(self, which: str | ShiftSet) -> Predictions:
-        """Return a split: "calibration", "test" or one of the shifts.
-
-        Scores are taken for what those of the calibration split are.
-        """
-        portion, stamp = self.portion(which), None
+        """Return one of its sets; the last few are kept, as tasks of a cell follow each other."""
+        stamp = None
         with suppress(OSError, ValueError):
-            about = split_path(portion.path)[0].stat()
+            about = split_path(self.folder / self.file(which))[0].stat()
             stamp = about.st_mtime_ns, about.st_size, about.st_ino
-        found = kept_split(portion, stamp)
-        if found.score is None or which == "calibration":
-            return found
-        scale = self.read("calibration").score
-        return found if scale == found.score else kept_split(portion, stamp, scale)
+        return kept_split(self, which, (stamp, self.columns(which)))
+
+    def load(self, which: str | ShiftSet, *, whole: bool = False) -> Predictions:
+        """Read and check one of its sets; a ``whole`` one before its file is split."""
+        path = str(self.folder.absolute() / self.file(which))
+        loaded = io.read(path)
+        for note in loaded.notes:
+            warnings.warn(note, stacklevel=2)
+        if loaded.labels is None:
+            raise FileError(f"{path} has no labels")
+        shift = which if isinstance(which, ShiftSet) else None
+        given, kind = loaded.logits, loaded.input
+        labels, features = loaded.labels, loaded.features
+        if given.dtype.kind == "f":
+            # Probabilities come back in the type of the logits: rounding moves rows between bins.
+            given = given.astype(np.float64)
+        # Scores are taken for what those of the calibration split are.
+        fitted = which == "calibration" or kind != "score"
+        score = None if fitted else self.read("calibration").score
+        try:
+            if columns := self.columns(which):
+                if kind == "score":
+                    raise InputError("classes: one score per row has no columns to choose from")
+                given, kind = as_scores(given, input=kind), "logits"
+                counted = shift.labels if shift else COLUMNS
+                rows, labels = rows_of_classes(given, labels, columns, counted=counted)
+                given = given[np.ix_(rows, np.array(columns))]
+                features = None if features is None else features[rows]
+            preds = Predictions.of(given, labels, input=kind, features=features, score=score)
+            # A paired set follows the file that is split: the calibration samples' twins go.
+            if self.split is None or whole or (shift and not shift.paired):
+                return preds
+            part = "test" if shift else str(which)
+            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=part))
+        except InputError as error:
+            raise error.about(path) from error
 
     def draw(self, budget: int, draw: int) -> Predictions:
         """Return one draw of the calibration split; see ``draw_rows``."""
@@ -149,37 +150,22 @@ class Cell:
     @property
     def splits(self) -> dict[str, Any]:
         """Which part of which file is what: fingerprints of files do not tell."""
-        said: dict[str, Any] = {"calibration": self.calibration, "test": self.test}
-        plain = {"classes": "", "labels": COLUMNS}  # left out, as they always were
-        said["shifts"] = [
-            {key: value for key, value in asdict(one).items() if value != plain.get(key)}
-            for one in self.shifts
-        ]
-        if self.classes:
-            said["classes"] = self.classes
-        if self.draw_ways != ("stratified",):
-            said["draw"] = self.draw_ways
-        if self.split:
-            said["split"] = asdict(self.split)
-        return said
+        names = ("calibration", "test", "shifts", "classes", "draw_ways", "split")
+        return {name: value for name, value in asdict(self).items() if name in names}
 
     @property
     def files(self) -> tuple[str, ...]:
         """Every file it needs, without the names of splits."""
-        named = [self.calibration, self.test, *(shift.file for shift in self.shifts)]
-        paths = [str(split_path(self.folder / one)[0]) for one in named]
+        paths = [split_path(self.folder / self.file(which))[0] for which in self.sets]
         chosen = map(class_file, (self.classes, *(shift.classes for shift in self.shifts)))
-        paths += [str(self.folder / file) for file in chosen if file]
-        return tuple(dict.fromkeys(paths))
+        paths += [self.folder / file for file in chosen if file]
+        return tuple(dict.fromkeys(map(str, paths)))
 
 
 @lru_cache(maxsize=8)
-def kept_split(portion: Portion, stamp: object, score: ScoreScale | None = None) -> Predictions:
-    """Return a split; the last few are kept, because tasks of a cell follow each other.
-
-    ``stamp`` changes when the file is written again, so that nothing old is taken for it.
-    """
-    return portion.read(score)
+def kept_split(cell: Cell, which: str | ShiftSet, stamp: object) -> Predictions:
+    """Return a set; ``stamp`` changes when its file or its columns do, so that it is read again."""
+    return cell.load(which)
 
 
 @dataclass(frozen=True)
@@ -214,13 +200,7 @@ class Collection:
 
 
 def load_collection(folder: str | os.PathLike[str]) -> Collection:
-    """Read what a folder's ``collection.toml`` says.
-
-    Raises
-    ------
-    FileError
-        If the folder or its ``collection.toml`` is missing or invalid.
-    """
+    """Read what a folder's ``collection.toml`` says."""
     document, file = read_description(folder)
     return collection_of(document, file.parent, source=str(file))
 
@@ -230,106 +210,92 @@ def read_description(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], Pa
     root = Path(folder)
     file = root / FILE_NAME if os.path.isdir(root) else root
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8")), file
+        return loads(file.read_text(encoding="utf-8")), file
     except FileNotFoundError:
-        raise FileError(
-            f"{file} is missing; `smallcal study import` writes one for a folder of logits"
-        ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"{file} is missing; `smallcal study import` writes one") from None
+    except (OSError, ValueError) as error:
         raise FileError(f"{file} cannot be read as a collection: {error}") from None
 
 
 def collection_of(document: dict[str, Any], folder: Path, *, source: str) -> Collection:
     """Turn a parsed description into cells, saying which of its entries is wrong."""
     require_keys(document, {"cell": list}, {"name": str}, where=source)
-    cells: list[Cell] = []
-    for number, entry in enumerate(document["cell"], 1):
-        cells += _cells_of(entry, folder, where=f"{source}, cell {number}")
+    cells = tuple(
+        cell
+        for number, entry in enumerate(document["cell"], 1)
+        for cell in _cells_of(entry, folder, f"{source}, cell {number}")
+    )
     names = [cell.name for cell in cells]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise FileError(f"{source}: {', '.join(twice)} occurs more than once")
     if not cells:
         raise FileError(f"{source} names no cell")
-    return Collection(document.get("name", folder.name), tuple(cells), folder)
+    return Collection(document.get("name", folder.name), cells, folder)
 
 
-#: The largest seed that random generators take; no other number in a collection is larger.
-_MOST = 2**32 - 1
-
-_SPLIT_OR_TWO = {"calibration": str, "test": str}
-_CELL = {"dataset": str, "backbone": str}
+#: Keys of a description with their types: those that must be there, and those that may.
+_CELL: dict[str, type] = {"dataset": str, "backbone": str}
 _CELL_TOO = {"seed": int | list, "shift": list, "classes": str | list, "draw": str | list}
 _SHIFT = {"kind": str, "severity": int, "file": str}
 _SHIFT_TOO = {"paired": bool, "classes": str | list, "labels": str}
-_SIZES = {"samples": int, "per_class": int}
+_SPLIT_TOO = {"samples": int, "per_class": int, "draw": str}
 
 
-def _cells_of(entry: Any, folder: Path, *, where: str) -> list[Cell]:
+def _cells_of(entry: Any, folder: Path, where: str) -> list[Cell]:
     """Return the cells of one entry: one for each of its seeds."""
     divided = isinstance(entry, dict) and "split" in entry
-    needed = {**_CELL, **({"split": dict} if divided else _SPLIT_OR_TWO)}
-    require_keys(entry, needed, _CELL_TOO, where=where, unlike="" if divided else "split")
+    files: dict[str, type] = {"split": dict} if divided else {"calibration": str, "test": str}
+    require_keys(entry, _CELL | files, _CELL_TOO | {"split": dict}, where=where)
     where += f" ({entry['dataset']} {entry['backbone']})"
-    split = _split_of(entry["split"], where=f"{where}, split") if divided else None
+    split = _split_of(entry["split"], f"{where}, split") if divided else None
+    shifts = enumerate(entry.get("shift", []), 1)
     cell = Cell(
         dataset=entry["dataset"],
         backbone=entry["backbone"],
         seed=0,
         calibration=split.file if split else entry["calibration"],
         test=split.file if split else entry["test"],
-        shifts=tuple(
-            _shift_of(shift, where=f"{where}, shift {place}")
-            for place, shift in enumerate(entry.get("shift", []), 1)
-        ),
+        shifts=tuple(_shift_of(shift, f"{where}, shift {place}") for place, shift in shifts),
         folder=folder,
-        classes=_classes_of(entry, where=where),
-        draw_ways=_ways_of(entry.get("draw", "stratified"), where=where),
+        classes=_classes_of(entry, where),
+        draw_ways=_ways_of(entry.get("draw", "stratified"), where),
         split=split,
     )
-    return [replace(cell, seed=seed) for seed in _seeds_of(entry.get("seed", 0), split, where)]
+    seeds = entry.get("seed", 0)
+    if not isinstance(seeds, list):
+        return [replace(cell, seed=seeds)]
+    if split is None or split.draw in FIXED:
+        raise FileError(f"{where}: several seeds need a split that is drawn at random")
+    if not seeds or not all(type(seed) is int for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise FileError(f"{where}: seed must be whole numbers that differ; got {seeds!r}")
+    return [replace(cell, seed=require_in_range(seed, "seed", where=where)) for seed in seeds]
 
 
-def _shift_of(entry: Any, *, where: str) -> ShiftSet:
+def _shift_of(entry: Any, where: str) -> ShiftSet:
     require_keys(entry, _SHIFT, _SHIFT_TOO, where=where)
     if entry.get("labels", COLUMNS) not in (COLUMNS, CLASSES):
         raise FileError(f"{where}: labels must be {COLUMNS} or {CLASSES}; got {entry['labels']!r}")
-    return ShiftSet(**{**entry, "classes": _classes_of(entry, where=where)})
+    return ShiftSet(**{**entry, "classes": _classes_of(entry, where)})
 
 
-def _split_of(entry: dict[str, Any], *, where: str) -> Split:
-    require_keys(entry, {"file": str}, {**_SIZES, "draw": str}, where=where)
-    sizes = {key: entry[key] for key in _SIZES if key in entry}
-    if len(sizes) != 1 or min(sizes.values()) < 1:
+def _split_of(entry: dict[str, Any], where: str) -> Split:
+    require_keys(entry, {"file": str}, _SPLIT_TOO, where=where)
+    sizes = [entry[key] for key in ("samples", "per_class") if key in entry]
+    if len(sizes) != 1 or sizes[0] < 1:
         raise FileError(f"{where}: give either samples or per_class, at least 1")
-    usual = "per-class" if "per_class" in sizes else "stratified"
-    (way,) = _ways_of(entry.get("draw", usual), where=where)
-    return Split(entry["file"], **sizes, draw=way)
+    usual = "per-class" if "per_class" in entry else "stratified"
+    (way,) = _ways_of(entry.get("draw", usual), where)
+    return Split(**{**entry, "draw": way})
 
 
-def _seeds_of(given: Any, split: Split | None, where: str) -> list[int]:
-    if not isinstance(given, list):
-        return [given]
-    if split is None or split.draw in FIXED:
-        raise FileError(
-            f"{where}: several seeds need a split that is drawn at random; without one, give each "
-            "seed its own files in its own [[cell]]"
-        )
-    if not given or not all(type(seed) is int for seed in given) or len(set(given)) < len(given):
-        raise FileError(f"{where}: seed must be whole numbers that differ; got {given!r}")
-    return [require_in_range(seed, "seed", where=where) for seed in given]
-
-
-def _ways_of(given: Any, *, where: str) -> tuple[str, ...]:
+def _ways_of(given: Any, where: str) -> tuple[str, ...]:
     ways = tuple(given) if isinstance(given, list) else (given,)
-    wrong = [way for way in ways if way not in WAYS]
-    if wrong or not ways:
-        said = f"unknown draw {wrong[0]!r}; {choose(str(wrong[0]), WAYS)}" if wrong else ""
-        said = said or f"one or more of {', '.join(WAYS)}; got none"
-        raise FileError(f"{where}: draw: {said}")
+    if not ways or not set(map(str, ways)) <= set(WAYS):
+        raise FileError(f"{where}: draw: one or more of {', '.join(WAYS)}; got {given!r}")
     return ways
 
 
-def _classes_of(entry: dict[str, Any], *, where: str) -> Classes:
+def _classes_of(entry: dict[str, Any], where: str) -> Classes:
     given = entry.get("classes", "")
     if isinstance(given, str):
         return given
@@ -344,8 +310,8 @@ def _classes_of(entry: dict[str, Any], *, where: str) -> Classes:
 
 def require_in_range(number: int, key: str, *, where: str) -> int:
     """Return a seed or another number of a collection, if random generators take it."""
-    if not 0 <= number <= _MOST:
-        raise FileError(f"{where}: {key} must be from 0 to {_MOST:,}; got {number}")
+    if not 0 <= number < 2**32:
+        raise FileError(f"{where}: {key} must be from 0 to {2**32 - 1:,}; got {number}")
     return number
 
 
@@ -355,7 +321,6 @@ def require_keys(
     allowed: Mapping[str, type | UnionType],
     *,
     where: str,
-    unlike: str = "",
 ) -> None:
     """Raise unless an entry of a TOML file has the keys it needs, of their types, and no others."""
     if not isinstance(entry, dict):
@@ -364,8 +329,7 @@ def require_keys(
     missing, unknown = sorted(set(needed) - set(entry)), sorted(set(entry) - set(known))
     if missing or unknown:
         what = f"lacks {', '.join(missing)}" if missing else f"does not know {', '.join(unknown)}"
-        others = f", or {unlike} in place of {' and '.join(_SPLIT_OR_TWO)}" if unlike else ""
-        raise FileError(f"{where}: {what}; keys are {', '.join(known)}{others}")
+        raise FileError(f"{where}: {what}; keys are {', '.join(known)}")
     for key, value in entry.items():
         kind = known[key]
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
@@ -376,10 +340,9 @@ def require_keys(
 
 
 def write_description(document: Mapping[str, Any], folder: Path) -> Collection:
-    """Write ``collection.toml``, whole or not at all, and read it back.
+    """Write ``collection.toml``, whole or not at all, and read it back; refuse what is wrong.
 
-    A document has ``name`` and ``cell``, a list of entries as the file has them, whose paths start
-    in the folder. What is no description is not written.
+    A document has ``name`` and ``cell``, entries as the file has them.
     """
     file = folder / FILE_NAME
     collection_of(dict(document), folder, source=str(file))

@@ -29,8 +29,6 @@ COLUMNS: Mapping[str, type] = {
 Rows = list[dict[str, Any]]
 #: Cell name to the values of its draws, in order.
 Values = dict[str, list[float]]
-#: Draw, set and severity of a value.
-Key = tuple[int, str, int]
 
 #: A budget that stands for the whole calibration split.
 ALL = 0
@@ -81,11 +79,11 @@ class Frame:
 
     def where(self, **wanted: object) -> Frame:
         """Return the rows whose columns equal these values; a list means any of them."""
-        keep = np.ones(len(self), dtype=bool)
+        data = self.data
         for name, value in wanted.items():
             several = isinstance(value, list | tuple | set | frozenset)
-            keep &= self.data[name].isin(value if several else [value]).to_numpy()
-        return Frame(self.data[keep])
+            data = data[data[name].isin(value if several else [value])]
+        return Frame(data)
 
     def unique(self, name: str) -> list[Any]:
         """Return a column's different values, in order of appearance."""
@@ -123,8 +121,10 @@ class Frame:
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Frame]]:
         """Yield each combination of values with its rows, in order of appearance."""
         for key, rows in self.data.groupby(list(names), sort=False, dropna=False):
-            plain = (one.item() if isinstance(one, np.generic) else one for one in key)
-            yield tuple(plain), Frame(rows)
+            yield (
+                tuple(one.item() if isinstance(one, np.generic) else one for one in key),
+                Frame(rows),
+            )
 
     def values(self, metric: str, label: str) -> Values:
         """Return a label's values of a metric: for each cell, its draws."""
@@ -132,9 +132,9 @@ class Frame:
         return {cell: [value for _, value in numbers] for cell, numbers in found.items()}
 
     @cached_property
-    def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[Key, float]]]]:
+    def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[tuple[int, str, int], float]]]]:
         """Values by metric and label, then by cell, each with its draw, set and severity."""
-        found: dict[tuple[str, str], dict[str, list[tuple[Key, float]]]] = {}
+        found: dict[tuple[str, str], dict[str, list[tuple[tuple[int, str, int], float]]]] = {}
         names = ["metric", "label", "cell", "draw", "set", "severity", "value"]
         columns = (self[name].tolist() for name in names)
         for metric, label, cell, draw, own, severity, value in zip(*columns, strict=True):
@@ -145,9 +145,8 @@ class Frame:
     @cached_property
     def model(self) -> dict[str, tuple[str, str]]:
         """The model of each cell, as data set and backbone."""
-        first = self.data.drop_duplicates("cell")
-        names = zip(first["dataset"], first["backbone"], strict=True)
-        return dict(zip(first["cell"], names, strict=True))
+        first = self.data.drop_duplicates("cell")[["cell", "dataset", "backbone"]]
+        return {cell: (dataset, backbone) for cell, dataset, backbone in first.to_numpy().tolist()}
 
     def rows(self) -> Rows:
         """Return rows as dictionaries."""
@@ -158,13 +157,8 @@ def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
     """Return rows as tables and figures show them, whatever was asked for to get them.
 
     A method has its true name, the one that it had when it was fitted. The whole split is one
-    budget, so that models whose splits differ in size are taken together.
-
-    Parameters
-    ----------
-    frame : Frame
-    budgets : collection of int
-        Those of the study; 0 is the whole split.
+    budget, so that models whose splits differ in size are taken together. ``budgets`` are the
+    study's; 0 is the whole split.
 
     Examples
     --------
@@ -195,69 +189,61 @@ def as_shown(frame: Frame, budgets: Collection[int]) -> Frame:
 
 def read_parquet(file: Path) -> Rows:
     """Read tidy rows, and make sure that they are those that were written."""
-    rows: Rows = read_signed(file, _schema(), what="rows").to_pylist()
+    rows: Rows = read_signed(file, COLUMNS, what="rows").to_pylist()
     return rows
 
 
 def write_parquet(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write tidy rows, whole or not at all; equal rows give equal bytes."""
-    import pyarrow as pa
-
-    write_signed(file, pa.Table.from_pydict(_columns(rows), schema=_schema()))
+    write_signed(file, _columns(rows), COLUMNS)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name, kind()) for row in rows] for name, kind in COLUMNS.items()}
 
 
-def _schema() -> Any:
+def _schema(kinds: Mapping[str, type]) -> Any:
     import pyarrow as pa
 
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    return pa.schema([(name, types[kind]) for name, kind in kinds.items()])
 
 
-def write_signed(file: Path, table: Any) -> None:
-    """Write a pyarrow.Table with its fingerprint, whole or not at all."""
+def write_signed(file: Path, columns: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Write columns of these types with their fingerprint, whole or not at all."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    table = pa.table(dict(columns), schema=_schema(kinds))
     with atomic_path(file) as path:
         signed = table.replace_schema_metadata({_DIGEST: _digest(table)})
         pq.write_table(signed, path, compression="zstd")
 
 
-def read_signed(file: Path, schema: Any, *, what: str) -> Any:
-    """Read a pyarrow.Table, and make sure that it is the one that was written.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or holds something else than ``what``.
-    """
+def read_signed(file: Path, kinds: Mapping[str, type], *, what: str) -> Any:
+    """Read a pyarrow.Table, and make sure that it is the one that was written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(file)
-        found = _digest(table)
+        own = table.schema.equals(_schema(kinds))
+        whole = own and (table.schema.metadata or {}).get(_DIGEST) == _digest(table)
     except FileNotFoundError:
         raise FileError(f"{file} is missing: the run is not complete") from None
     except (OSError, ValueError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         raise FileError(f"{file} cannot be read ({said}); delete it and run again") from None
-    if not table.schema.equals(schema):
+    if not own:
         raise FileError(f"{file} does not hold the {what} of a study")
-    if (table.schema.metadata or {}).get(_DIGEST) != found:
+    if not whole:
         raise FileError(f"{file} is damaged; delete it and run again")
     return table
 
 
 def _digest(table: Any) -> bytes:
-    """Return a fingerprint of the columns."""
-    found = hashlib.sha256()
-    for name in table.column_names:
-        values = table[name].to_numpy()
-        words = values.dtype == object
-        found.update("\0".join([name, *map(str, values)] if words else [name]).encode())
-        found.update(b"" if words else values.tobytes())
-    return found.hexdigest().encode()
+    """Return a fingerprint of the rows."""
+    from pandas.util import hash_pandas_object
+
+    found = hash_pandas_object(table.to_pandas(), index=False)
+    return hashlib.sha256(found.to_numpy().tobytes()).hexdigest().encode()

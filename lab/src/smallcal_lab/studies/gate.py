@@ -1,13 +1,11 @@
-"""Whether a run found again what another run had found: the same fits, the same numbers.
+"""Whether a run found again what a stored run had found: the same fits, the same numbers.
 
-Before new maps are compared on the draws of an old experiment, the old fits are made again on them,
-and must give the stored numbers: else the draws, the data or the code are not the same.
+The paper's condition for comparing new maps on the draws of an old experiment.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,72 +18,33 @@ from smallcal_lab.studies.study import Study
 TOLERANCE = 1e-6
 
 _NOTHING = "there is nothing to compare: the two runs have no method in common"
-
-_KEY = ["cell", "budget", "draw", "label", "set", "severity", "metric"]
+_DRAW = ["cell", "budget", "draw"]
+_KEY = [*_DRAW, "label", "set", "severity", "metric"]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What the comparison of two runs gave.
-
-    Attributes
-    ----------
-    values, draws : int
-        Numbers that were compared, and the draws of cells that they are of.
-    labels : tuple of str
-        The methods.
-    largest : float
-        The largest difference.
-    tolerance : float
-    failures : tuple of str
-        One line for each number that differs by more.
-    """
+    """How many numbers of which methods were compared, and a line for each that is another."""
 
     values: int
     draws: int
     labels: tuple[str, ...]
     largest: float
-    tolerance: float
     failures: tuple[str, ...]
+    tolerance: float = TOLERANCE
 
     def text(self) -> str:
         """Say what was compared, and whether it is the same."""
-        n = len(self.failures)
-        outcome = f"{n:,} differ by more than" if n else "none differs by more than"
-        draws = f"{self.draws:,} draw{'s' * (self.draws != 1)}"
+        differ = f"{len(self.failures):,} differ" if self.failures else "none differs"
         return (
-            f"Gate: {self.values:,} values of {', '.join(self.labels)}, in {draws} of "
-            f"cells, are in both runs; {outcome} {self.tolerance:g} (largest difference "
-            f"{self.largest:.2g})."
+            f"Gate: {self.values:,} values of {', '.join(self.labels)}, in {self.draws:,} "
+            f"draw{'s' * (self.draws != 1)} of cells, are in both runs; {differ} by more than "
+            f"{self.tolerance:g} (largest difference {self.largest:.2g})."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
-
-def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
-    """Compare the rows of a run with those of another, draw by draw, where both have them.
-
-    Parameters
-    ----------
-    frame, stored : Frame
-        Rows of the new run and of the stored one.
-    tolerance : float
-
-    Raises
-    ------
-    InputError
-        If the two have no fit in common.
-
-    Examples
-    --------
-    >>> row = {"cell": "a", "budget": 250, "draw": 0, "label": "tva-ts", "metric": "ece15"}
-    >>> old, new = (Frame.of([{**row, "value": value}]) for value in (0.02, 0.02 + 1e-9))
-    >>> found = gate(new, old)
-    >>> found.values, found.failures, f"{found.largest:.0e}"
-    (1, (), '1e-09')
-    """
+def gate(frame: Frame, stored: Frame) -> Gate:
+    """Compare the rows of a run with those of a stored one, draw by draw, where both have them."""
     new, old = (
         each.data.loc[each.data["metric"] != FAILED, [*_KEY, "value"]] for each in (frame, stored)
     )
@@ -98,14 +57,13 @@ def gate(frame: Frame, stored: Frame, *, tolerance: float = TOLERANCE) -> Gate:
     gaps[undefined.all(axis=1)] = 0.0
     return Gate(
         values=len(both),
-        draws=len(both[["cell", "budget", "draw"]].drop_duplicates()),
+        draws=len(both[_DRAW].drop_duplicates()),
         labels=tuple(both["label"].unique()),
         largest=float(gaps.max()),
-        tolerance=tolerance,
         failures=tuple(
             f"{row.cell}, {row.label}, budget {row.budget}, draw {row.draw}, {row.metric}: "
             f"{row.value:.8g}, {row.value_before:.8g} before"
-            for row in both[gaps > tolerance].itertuples()
+            for row in both[gaps > TOLERANCE].itertuples()
         ),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,82 +13,46 @@ from numpy.typing import NDArray
 
 from smallcal import io
 from smallcal.errors import FileError, SmallcalError
-from smallcal.io.layout import Layout, score_role, two_columns
-from smallcal.io.readers import Arrays, nested_h5, readable
+from smallcal.io.readers import nested_h5, readable
 from smallcal.io.reading import read_labels
 from smallcal_lab.studies.collection import (
     FILE_NAME,
-    Cell,
     Collection,
-    ShiftSet,
     plain_name,
     require_in_range,
     write_description,
 )
 
 PathLike = str | os.PathLike[str]
-
-_CELL = re.compile(r"(.+?)__(.+?)(?:-seed(\d+))?", re.DOTALL)
-_SHIFT = re.compile(r".*__(.+?)(?:-s(\d+))?", re.DOTALL)
-_KEYS = ("dataset", "backbone", "seed", "calibration", "test")
-_SHIFT_KEYS = ("kind", "severity", "file", "paired")
+#: A cell or a shifted set, as ``collection.toml`` has it.
+Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import found.
-
-    Attributes
-    ----------
-    collection : Collection
-        As it was written.
-    left_out : tuple of str
-        One line for each file that is no part of it, and why.
-    """
+    """The collection that was written, and a line for each file that is no part of it."""
 
     collection: Collection
     left_out: tuple[str, ...] = ()
 
 
 def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Imported:
-    """Describe a folder of .npz files as a collection.
+    """Describe a folder of .npz files as a collection, whose logits stay where they are.
 
     ``DATASET__MODEL.npz`` or ``DATASET__MODEL-seed2.npz`` is a cell: it holds a split called val
     (or cal) and one called test. ``shift/DATASET__MODEL__KIND-s3.npz`` is a shifted test set of
     severity 3; without a severity it has 1. It counts as paired when its labels are those of the
     test split, in order.
 
-    Parameters
-    ----------
-    folder : path
-    out : path
-        Where ``collection.toml`` is written; may be the folder itself. The logits stay where they
-        are.
-    force : bool
-        Whether an old ``collection.toml`` is replaced.
-
-    Raises
-    ------
-    FileError
-        If there is no cell, or the description is there already.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> z, y = np.eye(3), np.arange(3)
-    >>> arrays = {"val_logits": z, "val_labels": y, "test_logits": z, "test_labels": y}
-    >>> np.savez(root / "birds__resnet-seed1.npz", **arrays)
-    >>> cell = import_folder(root, root).collection.cells[0]
-    >>> cell.name, cell.calibration
-    ('birds__resnet__s1', 'birds__resnet-seed1.npz:val')
+    ``collection.toml`` is written to ``out``, which may be the folder itself; an old one is an
+    error unless ``force`` says otherwise.
     """
     root, target = Path(folder), Path(out)
     _require_text(root.resolve())
     if not os.path.isdir(root):
         raise FileError(f"{root} is not a folder of .npz files")
     _refuse_old(target / FILE_NAME, force=force)
-    cells: list[Cell] = []
+    cells: list[Entry] = []
     left_out: list[str] = []
     shifts = sorted((root / "shift").glob("*.npz"))
     for file in sorted(root.glob("*.npz")):
@@ -103,35 +66,43 @@ def import_folder(folder: PathLike, out: PathLike, *, force: bool = False) -> Im
     if not cells:
         why = left_out[0] if left_out else "there is no .npz file"
         raise FileError(f"{root} holds no cell called DATASET__MODEL.npz: {why}")
-    return _written(root.resolve().name, cells, target, left_out)
+    document = {"name": root.resolve().name, "cell": cells}
+    return Imported(write_description(document, target), tuple(left_out))
 
 
-def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Cell:
-    _require_text(file)
-    match = _CELL.fullmatch(file.stem)
-    if match is None:
-        raise FileError(f"{file}: not called DATASET__MODEL.npz")
-    seed = require_in_range(int(match[3] or 0), "seed", where=str(file))
+def _cell_of(file: Path, shifts: Sequence[Path], out: Path, left_out: list[str]) -> Entry:
+    dataset, _, model = file.stem.partition("__")
+    backbone, seed = _numbered(file, model if dataset else "", "seed", usual=0)
     calibration = _calibration_split(io.splits(file), str(file))
-    labels = read_labels(f"{file}:test")
+    labels = np.asarray(read_labels(f"{file}:test"))
     found = []
     for shift in shifts:
         try:
-            found.append(_shift_of(shift, labels, out))
+            kind, severity = _numbered(shift, shift.stem.rpartition("__")[2], "severity", usual=1)
+            paired = bool(np.array_equal(read_labels(shift), labels))
         except SmallcalError as error:
             left_out.append(str(error))
-    path = _relative(file, out)
-    return Cell(match[1], match[2], seed, f"{path}:{calibration}", f"{path}:test", tuple(found))
+        else:
+            about = {"kind": kind, "severity": severity, "paired": paired}
+            found.append({**about, "file": _relative(shift, out)})
+    cell = _entry(dataset, backbone, _relative(file, out), calibration)
+    return {**cell, "seed": seed, "shift": found}
 
 
-def _shift_of(file: Path, labels: object, out: Path) -> ShiftSet:
+def _entry(dataset: str, backbone: str, path: str, calibration: str) -> Entry:
+    files = {"calibration": f"{path}:{calibration}", "test": f"{path}:test"}
+    return {"dataset": dataset, "backbone": backbone, "seed": 0, **files}
+
+
+def _numbered(file: Path, text: str, what: str, *, usual: int) -> tuple[str, int]:
+    """Return the end of a file's name without its seed or severity, and that number."""
     _require_text(file)
-    match = _SHIFT.fullmatch(file.stem)
-    if match is None:
-        raise FileError(f"{file}: its name does not end in __KIND or __KIND-s1")
-    severity = require_in_range(int(match[2] or 1), "severity", where=str(file))
-    paired = bool(np.array_equal(read_labels(file), np.asarray(labels)))
-    return ShiftSet(match[1], severity, _relative(file, out), paired)
+    if not text:
+        raise FileError(f"{file}: not called DATASET__MODEL.npz")
+    name, _, digits = text.rpartition("-seed" if what == "seed" else "-s")
+    if not name or not digits.isdecimal():
+        return text, usual
+    return name, require_in_range(int(digits), what, where=str(file))
 
 
 def _require_text(path: Path) -> None:
@@ -145,10 +116,7 @@ def _require_text(path: Path) -> None:
 def _calibration_split(there: Sequence[str], source: str) -> str:
     first = next((name for name in io.CALIBRATION_SPLITS if name in there), None)
     if first is None or "test" not in there:
-        raise FileError(
-            f"{source}: it does not hold two splits, val (or cal) and test; to make them from "
-            f"one file, set split in {FILE_NAME}"
-        )
+        raise FileError(f"{source}: it does not hold two splits, val (or cal) and test")
     return first
 
 
@@ -166,116 +134,67 @@ def import_calarena(
     holds them outside of groups is referred to and not copied. A binary model's probabilities of
     one column become two.
 
-    Parameters
-    ----------
-    file : path
-    out : path
-        Folder for ``collection.toml`` and the files beside it.
-    force : bool
-        Whether files that are there are replaced.
-    advance : callable, optional
-        Called as each cell is written.
-
-    Raises
-    ------
-    FileError
-        If the file has another layout, or what would be written is there already.
+    ``collection.toml`` and the files beside it are written to ``out``; old ones are an error unless
+    ``force`` says otherwise. ``advance`` is called as each cell is written.
     """
     source, target = Path(file), Path(out)
     _refuse_old(target / FILE_NAME, force=force)
-    cells: list[Cell] = []
+    cells: list[Entry] = []
     left_out: list[str] = []
     with readable(source, nested_h5) as arrays:
-        groups = _groups_of(arrays.names, source)
-        flat = groups.pop("", None)
-        files = {group: f"{'__'.join(_names(group, source))}.npz" for group in groups}
-        _refuse_twins([f"{Path(name).stem}__s0" for name in files.values()])
-        for name in files.values():
-            _refuse_old(target / name, force=force)
-        io.make_folder(target)
-        for group, layout in groups.items():
-            try:
-                content = _content(arrays, group, layout)
-            except SmallcalError as error:
-                left_out.append(str(error))
-            else:
-                name = files[group]
-                io.write_arrays(target / name, content)
-                cells.append(Cell(*_names(group, source), 0, f"{name}:cal", f"{name}:test"))
-            advance(1)
-    if flat is not None:
-        path = _relative(source, target)
-        first = _calibration_split(flat.scored, str(source))
-        cells.append(Cell(source.stem, "model", 0, f"{path}:{first}", f"{path}:test"))
+        groups = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.names))
+    models = {group: _model_of(group, source) for group in groups if group}
+    paths = {group: f"{'__'.join(names)}.npz" for group, names in models.items()}
+    for path in paths.values():
+        if list(paths.values()).count(path) > 1:
+            raise FileError(f"two models would be called {path[:-4]}; rename one of them")
+        _refuse_old(target / path, force=force)
+    io.make_folder(target)
+    for group, path in paths.items():
+        try:
+            content = _content(f"{source}:{group if '/' in group else f'/{group}'}")
+        except SmallcalError as error:
+            left_out.append(str(error))
+        else:
+            io.write_arrays(target / path, content)
+            cells.append(_entry(*models[group], path, "cal"))
+        advance(1)
+    if "" in groups:
+        first = _calibration_split(io.splits(source), str(source))
+        cells.append(_entry(source.stem, "model", _relative(source, target), first))
     if not cells:
         why = left_out[0] if left_out else "no group holds probas_cal and probas_test"
         raise FileError(f"{source} is not in CalArena's layout: {why}")
-    return _written(source.stem, cells, target, left_out)
+    document = {"name": source.stem, "cell": cells}
+    return Imported(write_description(document, target), tuple(left_out))
 
 
-def _groups_of(names: Sequence[str], source: Path) -> dict[str, Layout]:
-    """Return the groups that hold scores; an empty name is what lies outside of groups."""
-    members: dict[str, list[str]] = {}
-    for name in names:
-        group, _, own = name.rpartition("/")
-        members.setdefault(group, []).append(own)
-    layouts = {
-        group: Layout.of(own, source=f"{source}, group {group}" if group else str(source))
-        for group, own in members.items()
-    }
-    return {group: layout for group, layout in layouts.items() if layout.scored}
-
-
-def _names(group: str, source: Path) -> tuple[str, str]:
+def _model_of(group: str, source: Path) -> tuple[str, str]:
     """Return data set and backbone of a group DATASET/MODEL."""
     first, *others = (plain_name(part) for part in group.split("/"))
     return (first, "-".join(others)) if others else (plain_name(source.stem), first)
 
 
-def _content(arrays: Arrays, group: str, layout: Layout) -> dict[str, NDArray[Any]]:
+def _content(group: str) -> dict[str, NDArray[Any]]:
     """Return one group's two splits."""
     content: dict[str, NDArray[Any]] = {}
-    first = _calibration_split(layout.scored, layout.source)
+    first = _calibration_split(io.splits(group), group)
     for ours, theirs in (("cal", first), ("test", "test")):
-        roles = layout.splits[theirs]
-        if "labels" not in roles:
-            raise FileError(f"{layout.source}: {theirs} has no labels")
-        kind = score_role(roles, None)
-        scores = np.asarray(arrays.get(f"{group}/{roles[kind]}"))
-        content[f"{ours}_{kind}"] = two_columns(scores) if kind == "probabilities" else scores
-        content[f"{ours}_labels"] = np.asarray(arrays.get(f"{group}/{roles['labels']}"))
+        loaded = io.read(f"{group}:{theirs}")
+        if loaded.labels is None:
+            raise FileError(f"{group}: {theirs} has no labels")
+        kind = "scores" if loaded.input == "score" else loaded.input
+        content |= {f"{ours}_{kind}": loaded.logits, f"{ours}_labels": loaded.labels}
     return content
-
-
-def _refuse_twins(names: Sequence[str]) -> None:
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise FileError(f"two models would be called {twice}; rename one of them")
 
 
 def _refuse_old(file: Path, *, force: bool) -> None:
     if os.path.exists(file) and not force:
-        raise FileError(
-            f"{file} already exists; ",
-            python="force=True replaces it",
-            shell="--force replaces it",
-        )
+        how = {"python": "force=True replaces it", "shell": "--force replaces it"}
+        raise FileError(f"{file} already exists; ", **how)
 
 
 def _relative(file: Path, folder: Path) -> str:
     """Return a path as seen from a folder; whole where there is no way, as between two drives."""
-    whole = file.resolve()
-    try:
-        return Path(os.path.relpath(whole, folder.resolve())).as_posix()
-    except ValueError:
-        return whole.as_posix()
-
-
-def _written(name: str, cells: Sequence[Cell], out: Path, left_out: Sequence[str]) -> Imported:
-    """Write the description and read it back."""
-    _refuse_twins([cell.name for cell in cells])
-    entries = []
-    for cell in cells:
-        entry = {key: getattr(cell, key) for key in _KEYS}
-        shifts = [{key: getattr(one, key) for key in _SHIFT_KEYS} for one in cell.shifts]
-        entries.append({**entry, "shift": shifts})
-    return Imported(write_description({"name": name, "cell": entries}, out), tuple(left_out))
+    whole, start = file.resolve(), folder.resolve()
+    return (Path(os.path.relpath(whole, start)) if whole.drive == start.drive else whole).as_posix()

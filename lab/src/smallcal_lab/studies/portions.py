@@ -1,22 +1,18 @@
 """Which columns and rows of a file a cell sees.
 
-First the columns of its classes, before anything else: labels are renumbered, rows of other classes
-are left out. Then its rows: a draw, or what a draw left over.
+First the columns of its classes: labels are renumbered, rows of other classes are left out. Then
+its rows: a draw, or what a draw left over.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from smallcal import io
-from smallcal.data.checks import as_labels, as_scores
-from smallcal.data.predictions import FloatArray, IntArray, Predictions
-from smallcal.data.score import ScoreScale
+from smallcal.data.checks import FloatArray, IntArray, as_labels
 from smallcal.errors import FileError, InputError
 from smallcal_lab.studies.frame import ALL
 
@@ -30,33 +26,19 @@ FIXED = ("first-per-class", "first")
 COLUMNS, CLASSES = "columns", "classes"
 #: Every column, for a shifted set whose file has no others.
 EVERY = "all"
-
-#: Columns as a description names them.
+#: Columns as a description names them: numbers, a range, a text file, or "all".
 Classes = str | tuple[int, ...]
 
-_RANGE = re.compile(r"(\d+)-(\d+)")
-#: A text file of class numbers is small; one that is not is something else.
-_MAX_BYTES = 16 * 1024 * 1024
+_RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
 def draw_rows(
     labels: IntArray, budget: int, *, seed: int, draw: int, way: str = "stratified"
 ) -> IntArray:
-    """Return the rows of one draw, in order.
+    """Return the rows of one draw, in order; a budget of 0 is all of them.
 
-    The seed is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. A budget that is the whole
-    split takes it as it is.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-    budget : int
-        How many; 0 is all.
-    seed, draw : int
-    way : {"stratified", "per-class", "first-per-class", "first"}
-        At random with the classes' shares; with fewer samples than classes, or a class with one
-        sample, without strata. At random, as many of each class. The first of each class, or of
-        all, in the order of the file, whatever the seed.
+    The random state is ``seed x 10**6 + budget x 10**3 + draw``, the paper's. Stratified draws of
+    fewer samples than classes, or with a class of one sample, are drawn without strata.
 
     Examples
     --------
@@ -85,11 +67,9 @@ def draw_rows(
             rare = f"class {classes[counts.argmin()]} has only {counts.min():,} samples"
             raise InputError(f"{each:,} of each class: {rare}")
         own = [np.flatnonzero(labels == one) for one in classes]
-        if way == "per-class":
-            taken = [rng.choice(rows, each, replace=False) for rows in own]
-        else:
-            taken = [rows[:each] for rows in own]
-        return np.sort(np.concatenate(taken))
+        if way == "first-per-class":
+            return np.sort(np.concatenate([rows[:each] for rows in own]))
+        return np.sort(np.concatenate([rng.choice(rows, each, replace=False) for rows in own]))
     if counts.min() >= 2 and min(budget, n - budget) >= len(counts):
         from sklearn.model_selection import train_test_split
 
@@ -102,10 +82,7 @@ def draw_rows(
 
 @dataclass(frozen=True)
 class Split:
-    """One file as calibration and test split: some rows, and all others.
-
-    So many ``samples`` are to calibrate on, or so many ``per_class``; the other is 0.
-    """
+    """One file as calibration and test split: ``samples`` or ``per_class`` rows, and all others."""
 
     file: str
     samples: int = 0
@@ -116,69 +93,15 @@ class Split:
         """Return the rows of "calibration", or the others."""
         size = self.samples or self.per_class * len(np.unique(labels))
         if size >= len(labels):
-            raise InputError(
-                f"split takes {size:,} of {len(labels):,} samples: none is left to test on"
-            )
+            raise InputError(f"split takes {size:,} of {len(labels):,} samples: none is left")
         try:
             taken = draw_rows(labels, size, seed=seed, draw=0, way=self.draw)
         except InputError as error:
             raise error.about("split") from error
-        if part == "calibration":
-            return taken
-        return np.setdiff1d(np.arange(len(labels)), taken, assume_unique=True)
+        return taken if part == "calibration" else np.delete(np.arange(len(labels)), taken)
 
 
-@dataclass(frozen=True)
-class Portion:
-    """What is read of one file.
-
-    ``columns`` are the classes' in order, None for all; ``labels`` says what the file's labels
-    count, "columns" or "classes". ``part`` is "calibration" or "test" of the split with this seed.
-    """
-
-    path: str
-    columns: tuple[int, ...] | None = None
-    labels: str = COLUMNS
-    split: Split | None = None
-    part: str = ""
-    seed: int = 0
-
-    def read(self, score: ScoreScale | None = None) -> Predictions:
-        """Read and check it; scores are taken for what others were, where that is said."""
-        preds = self.whole(score)
-        if self.split is None:
-            return preds
-        try:
-            return preds.take(self.split.rows(preds.labels, seed=self.seed, part=self.part))
-        except InputError as error:
-            raise error.about(self.path) from error
-
-    def whole(self, score: ScoreScale | None = None) -> Predictions:
-        """Read and check the file before it is split."""
-        loaded = io.read(self.path)
-        for note in loaded.notes:
-            warnings.warn(note, stacklevel=2)
-        if loaded.labels is None:
-            raise FileError(f"{self.path} has no labels")
-        given, kind = loaded.logits, loaded.input
-        if given.dtype.kind == "f":
-            # Probabilities come back in the type of the logits: rounding moves rows between bins.
-            given = given.astype(np.float64)
-        labels, features = loaded.labels, loaded.features
-        try:
-            if self.columns is not None:
-                if kind == "score":
-                    raise InputError("classes: one score per row has no columns to choose from")
-                scores = as_scores(given, input=kind)
-                rows, labels = _restricted(scores, labels, self.columns, counted=self.labels)
-                given, kind = scores[np.ix_(rows, np.array(self.columns))], "logits"
-                features = None if features is None else features[rows]
-            return Predictions.of(given, labels, input=kind, features=features, score=score)
-        except InputError as error:
-            raise error.about(self.path) from error
-
-
-def _restricted(
+def rows_of_classes(
     scores: FloatArray, labels: object, columns: tuple[int, ...], *, counted: str
 ) -> tuple[IntArray, IntArray]:
     """Return the rows that belong to these classes, and their labels among them."""
@@ -205,8 +128,6 @@ def class_file(classes: Classes) -> str:
 def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
     """Return the columns that ``classes`` stands for; None for all.
 
-    They are columns, a range with both ends, "all", or a text file in the folder.
-
     Examples
     --------
     >>> columns_of("2-5", Path()), columns_of((7, 1), Path()), columns_of("all", Path())
@@ -214,19 +135,14 @@ def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
     """
     if classes in ("", EVERY):
         return None
-    if not isinstance(classes, str):
-        columns = classes
-    elif ends := _RANGE.fullmatch(classes):
-        first, last = int(ends[1]), int(ends[2])
-        if not first < last < first + _MAX_BYTES:
-            raise InputError(f"classes: the range {classes} must rise, to a column that files have")
-        return tuple(range(first, last + 1))
+    if isinstance(classes, str):
+        ends = _RANGE.fullmatch(classes)
+        whole = range(int(ends[1]), int(ends[2]) + 1) if ends else _numbers_in(folder / classes)
+        columns = tuple(whole)
     else:
-        columns = _numbers_in(folder / classes)
+        columns = classes
     if len(columns) < 2 or min(columns) < 0:
-        raise InputError(
-            f"classes: give at least two columns, counted from 0; got {list(columns)[:5]}"
-        )
+        raise InputError(f"classes: give at least two columns, from 0; got {list(columns)[:5]}")
     if len(set(columns)) < len(columns):
         twice = next(one for one in columns if columns.count(one) > 1)
         raise InputError(f"classes: column {twice} occurs twice")
@@ -236,9 +152,8 @@ def columns_of(classes: Classes, folder: Path) -> tuple[int, ...] | None:
 def _numbers_in(file: Path) -> tuple[int, ...]:
     """Read a text file of whole numbers; what follows a # is a comment."""
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise FileError(f"classes: {file} is too long for a list of class numbers")
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8", errors="replace") as handle:
+            text = handle.read(16 * 1024 * 1024)  # more is no list of class numbers
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise FileError(f"classes: cannot read {file}: {why}") from None

@@ -1,51 +1,39 @@
 """What a task keeps of its predictions, so that test samples can be resampled without the logits.
 
-One file for each task, ``RUN/predictions/KEY.parquet``: a row for each method, test set and sample,
-written whole or not at all, before the task's rows. It is there for a study one of whose tables
-needs it, and holds the sets that those tables are about.
+One file for each task, ``RUN/predictions/KEY.parquet``: a row for each method, test set and sample.
+It is there for a study one of whose tables needs it, and holds the sets these tables are about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from smallcal.data.predictions import FloatArray, Predictions
 from smallcal.errors import file_errors
-from smallcal.metrics import Scored
 from smallcal.metrics.kept import LOSSES, Kept
 from smallcal_lab.statistics.samples import Unit
-from smallcal_lab.studies.frame import CLEAN, Frame, read_signed, write_signed
-from smallcal_lab.studies.study import Task
+from smallcal_lab.studies.frame import Frame, read_signed, write_signed
+from smallcal_lab.studies.study import Task, file_name
 
 FOLDER = "predictions"
 
 #: What stands for every set that is not the clean one.
 SHIFTED = "shifted"
 
-#: Columns that say which predictions a row belongs to.
-_GROUP = ["label", "set", "severity"]
-
-#: Columns of the file, with their types.
-COLUMNS: Mapping[str, str] = {
-    "label": "string",
-    "set": "string",
-    "severity": "int64",
-    "row": "int64",
-    "truth": "int64",
-    "correct": "bool",
-    "confidence": "float64",
-    "doubt": "float64",
-    **dict.fromkeys(LOSSES, "float64"),
+#: Columns of the file, with their types; the first three say whose predictions a row belongs to.
+_GROUP = {"label": str, "set": str, "severity": int}
+COLUMNS: Mapping[str, type] = {
+    **_GROUP,
+    **{"row": int, "truth": int, "correct": bool, "confidence": float, "doubt": float},
+    **dict.fromkeys(LOSSES, float),
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(NamedTuple):
     """What a method said of a test set."""
 
     label: str
@@ -54,36 +42,9 @@ class Prediction:
     kept: Kept
 
 
-@dataclass(frozen=True, eq=False)
-class Keeper:
-    """Gathers the predictions of a task.
-
-    Attributes
-    ----------
-    sets : frozenset of str
-        Which to keep: ``"clean"``, ``"shifted"``, both or none.
-    found : list of Prediction
-    """
-
-    sets: frozenset[str] = frozenset()
-    found: list[Prediction] = field(default_factory=list)
-
-    def see(
-        self, label: str, name: str, severity: int, preds: Predictions, proba: FloatArray
-    ) -> None:
-        """Keep a method's predictions for a set, if they are wanted."""
-        if (CLEAN if name == CLEAN else SHIFTED) in self.sets:
-            kept = Kept.from_scored(Scored.of(preds.labels, proba))
-            self.found.append(Prediction(label, name, severity, kept))
-
-    def forget(self, label: str) -> None:
-        """Keep nothing of a method that failed."""
-        self.found[:] = [one for one in self.found if one.label != label]
-
-
 def file_of(folder: Path, task: Task) -> Path:
     """Return where a run keeps the predictions of a task."""
-    return folder / FOLDER / f"{task.file_name}.parquet"
+    return folder / FOLDER / f"{file_name(task.key)}.parquet"
 
 
 @dataclass(frozen=True)
@@ -95,14 +56,8 @@ class Shelf:
     def units(self, frame: Frame, name: str, severity: int) -> list[Unit]:
         """Return the predictions of a model's seeds for a set; only methods that all have.
 
-        A unit is a seed, with a prediction of each method for every draw.
-
-        Parameters
-        ----------
-        frame : Frame
-            Rows of one model at one budget.
-        name, severity
-            The test set.
+        ``frame`` has the rows of one model at one budget. A unit is a seed, with a prediction of
+        each method for every draw.
         """
         seeds: list[Unit] = []
         for _, own in frame.groups("cell"):
@@ -122,41 +77,29 @@ class Shelf:
 
 def _shared(units: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the labels that all have, in the order of the first."""
-    first = units[0] if units else {}
-    return [label for label in first if all(label in unit for unit in units)]
+    return [label for label in units[0] if all(label in u for u in units)] if units else []
 
 
 def write_predictions(file: Path, found: Sequence[Prediction]) -> None:
-    """Write predictions, whole or not at all; equal ones give equal bytes."""
-    import pyarrow as pa
-
-    tables = [_schema().empty_table()]
+    """Write predictions, whole or not at all."""
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for one in found:
         kept = one.kept
-        columns = {
-            **{name: pa.repeat(getattr(one, name), kept.n) for name in _GROUP},
-            "row": np.arange(kept.n),
-            "truth": kept.labels,
-            **{name: getattr(kept, name) for name in ("correct", "confidence", "doubt")},
-            **{name: kept.losses[name] for name in LOSSES},
-        }
-        tables.append(pa.table(columns, schema=_schema()))
+        about = {name: np.repeat(getattr(one, name), kept.n) for name in _GROUP}
+        about |= {"row": np.arange(kept.n), "truth": kept.labels, **kept.losses}
+        about |= {name: getattr(kept, name) for name in ("correct", "confidence", "doubt")}
+        for name, values in columns.items():
+            values.append(about[name])
     with file_errors(f"cannot make {file.parent}"):
         file.parent.mkdir(exist_ok=True)
-    write_signed(file, pa.concat_tables(tables).combine_chunks())
+    write_signed(file, {n: np.concatenate(v) if v else v for n, v in columns.items()}, COLUMNS)
 
 
 def read_predictions(file: Path) -> list[Prediction]:
-    """Read predictions, and make sure that they are those that were written.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, damaged, or holds something else.
-    """
-    table = read_signed(file, _schema(), what="predictions").to_pandas()
+    """Read predictions, and make sure that they are those that were written."""
+    table = read_signed(file, COLUMNS, what="predictions").to_pandas()
     found = []
-    for (label, name, severity), own in table.groupby(_GROUP, sort=False):
+    for (label, name, severity), own in table.groupby([*_GROUP], sort=False):
         kept = Kept.of_columns(
             labels=own["truth"].to_numpy(),
             **{name: own[name].to_numpy() for name in ("confidence", "doubt", "correct")},
@@ -164,9 +107,3 @@ def read_predictions(file: Path) -> list[Prediction]:
         )
         found.append(Prediction(label, name, int(severity), kept))
     return found
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])

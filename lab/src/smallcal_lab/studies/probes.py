@@ -18,28 +18,32 @@ from smallcal.advice import signal_to_noise as promised
 from smallcal.advice.calibrated_split import CalibratedSplit, ordered
 from smallcal.calibrators import signals
 from smallcal.calibrators.fitted import FittedCalibrator
-from smallcal.calibrators.maps.groups import GroupMap, group_members, group_thresholds
+from smallcal.calibrators.maps.groups import group_members, group_thresholds
 from smallcal.calibrators.objectives import Seen, sigmoid
 from smallcal.calibrators.softmax import scaled_softmax
 from smallcal.data.predictions import BoolArray, FloatArray, IntArray, Predictions
 from smallcal.errors import InputError
 from smallcal.metrics import METRICS, Scored
 from smallcal.metrics.binned import equal_width
+from smallcal.metrics.kept import Kept
 from smallcal.metrics.selective import selective_risk
 from smallcal.metrics.table import chosen_metrics
-from smallcal.metrics.threshold import coverage_at_threshold, risk_at_threshold
 from smallcal.statistics.compare import evaluate
 from smallcal_lab.studies.collection import Cell
 from smallcal_lab.studies.frame import CLEAN, Rows
-from smallcal_lab.studies.predictions import Keeper
+from smallcal_lab.studies.predictions import SHIFTED, Prediction
 from smallcal_lab.studies.study import Entry, Study
 
 if TYPE_CHECKING:
     from smallcal.calibrators.base import BaseCalibrator
 
-#: Numbers with the set they were measured on: set, severity, values by metric.
-Found = tuple[str, int, Mapping[str, float]]
+#: A test set: its kind and severity.
+Place = tuple[str, int]
+#: Numbers with the set they were measured on.
+Found = tuple[Place, Mapping[str, float]]
 
+#: The set that is not shifted.
+TEST: Place = (CLEAN, 0)
 #: Thirds of the calibration split by the logit margin, from the smallest margins on.
 TERTILES = ("low", "mid", "high")
 #: Parts of equally many samples in which errors are counted.
@@ -50,12 +54,13 @@ CONFIDENCE_BINS = 10
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where an entry is fitted and measured."""
+    """Where entries are fitted and measured; ``kept`` are the sets whose predictions are found."""
 
     study: Study
     cell: Cell
     cal: Predictions
-    keeper: Keeper = field(default_factory=Keeper)
+    kept: frozenset[str] = frozenset()
+    found: list[Prediction] = field(default_factory=list)
 
     def rows(self, probe: Probe, entry: Entry) -> Rows:
         """Return what a probe finds of an entry."""
@@ -63,7 +68,7 @@ class Site:
             warnings.simplefilter("ignore")
             return [
                 {"set": name, "severity": severity, "metric": metric, "value": float(value)}
-                for name, severity, values in probe(self, entry)
+                for (name, severity), values in probe(self, entry)
                 for metric, value in values.items()
             ]
 
@@ -80,17 +85,30 @@ class Site:
         return self.estimator(entry).fit(cal.logits, cal.labels, features=cal.features)
 
     def scores(
-        self, entry: Entry, fitted: BaseCalibrator, name: str, severity: int, preds: Predictions
+        self, entry: Entry, fitted: BaseCalibrator, place: Place, preds: Predictions
     ) -> dict[str, float]:
         """Return the study's metrics on a set; its predictions are kept if a table needs them."""
         proba = applied(fitted, preds)
-        self.keeper.see(entry.label, name, severity, preds, proba)
+        if (CLEAN if place[0] == CLEAN else SHIFTED) in self.kept:
+            kept = Kept.from_scored(Scored.of(preds.labels, proba))
+            self.found.append(Prediction(entry.label, *place, kept))
         return self.measured(preds, proba)
 
     def measured(self, preds: Predictions, proba: FloatArray) -> dict[str, float]:
         """Return the metrics that the study names, among its own or in its settings."""
         metrics = self.study.metrics or self.study.settings.get("metrics", ())
         return evaluate(preds.labels, proba, metrics=metrics)
+
+    def controlled(
+        self, preds: Predictions, proba: FloatArray, control: FloatArray | None
+    ) -> dict[str, float]:
+        """Return metrics, and under names of their own those of what nobody could deploy."""
+        found = self.measured(preds, proba)
+        if control is None:
+            return found
+        name = self.study.settings["control"]
+        others = self.measured(preds, control).items()
+        return found | {f"{metric}_{name}": value for metric, value in others}
 
     @property
     def baseline(self) -> Entry:
@@ -103,32 +121,27 @@ Probe = Callable[[Site, Entry], Iterator[Found]]
 
 def sets_of(
     cell: Cell, fitted: BaseCalibrator | None = None
-) -> Iterator[tuple[str, int, Predictions]]:
-    """Yield the test split and every shifted one, with its kind and severity.
+) -> Iterator[tuple[Place, Predictions]]:
+    """Yield the test split and every shifted one.
 
     A calibrator that reads features is measured on shifted sets if all of them have features: a
     mean over some of them would be another's.
     """
-    yield CLEAN, 0, cell.read("test")
-    read = fitted is not None and "features" in fitted.fitted_.signal.needs
-    if read and any(cell.read(shift).features is None for shift in cell.shifts):
-        return
-    for shift in cell.shifts:
-        yield shift.kind, shift.severity, cell.read(shift)
+    yield TEST, cell.read("test")
+    reads = fitted is not None and "features" in fitted.fitted_.signal.needs
+    if not reads or all(cell.read(shift).features is not None for shift in cell.shifts):
+        for shift in cell.shifts:
+            yield (shift.kind, shift.severity), cell.read(shift)
 
 
-def paired_sets(cell: Cell) -> Iterator[tuple[str, int, Predictions]]:
-    """Yield every shifted set whose rows are the test rows, with its kind and severity."""
-    test = cell.read("test")
+def paired_sets(cell: Cell) -> Iterator[tuple[Place, Predictions]]:
+    """Yield every shifted set whose rows are the test rows."""
     for shift in cell.shifts:
         if shift.paired:
             preds = cell.read(shift)
-            if not np.array_equal(preds.labels, test.labels):
-                raise InputError(
-                    f"{shift.file} is marked as paired, but its labels are not those of the test "
-                    "split"
-                )
-            yield shift.kind, shift.severity, preds
+            if not np.array_equal(preds.labels, cell.read("test").labels):
+                raise InputError(f"{shift.file} is not paired: its labels are not the test split's")
+            yield (shift.kind, shift.severity), preds
 
 
 def applied(fitted: BaseCalibrator, preds: Predictions) -> FloatArray:
@@ -143,10 +156,9 @@ def groups_of(fitted: BaseCalibrator, preds: Predictions) -> IntArray:
 
 def _extra(fitted: BaseCalibrator, preds: Predictions) -> dict[str, Any]:
     """Return what a calibrator reads beside logits; diagnostics that read labels get them."""
-    given = {"features": ("features", preds.features), "labels": ("y", preds.labels)}
-    return {
-        key: value for need, (key, value) in given.items() if need in fitted.fitted_.signal.needs
-    }
+    needs = fitted.fitted_.signal.needs
+    features = {"features": preds.features} if "features" in needs else {}
+    return features | ({"y": preds.labels} if "labels" in needs else {})
 
 
 def is_grouped(fitted: BaseCalibrator) -> bool:
@@ -159,7 +171,15 @@ def occupancy(fitted: BaseCalibrator, preds: Predictions) -> dict[str, float]:
     if not is_grouped(fitted):
         return {}
     count = np.bincount(groups_of(fitted, preds), minlength=len(fitted.temperatures_))
-    return {f"share_of_group{i}": share for i, share in enumerate(count / preds.n)}
+    return _numbered("share_of_group", count / preds.n)
+
+
+def _numbered(name: str, values: Any, first: int = 0) -> dict[str, float]:
+    return {f"{name}{i}": float(value) for i, value in enumerate(values, first)}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}"
 
 
 # Metrics, clean and shifted ---------------------------------------------------------------------
@@ -167,47 +187,37 @@ def occupancy(fitted: BaseCalibrator, preds: Predictions) -> dict[str, float]:
 
 def clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split."""
-    yield CLEAN, 0, site.scores(entry, site.fit(entry), CLEAN, 0, site.cell.read("test"))
+    yield TEST, site.scores(entry, site.fit(entry), TEST, site.cell.read("test"))
 
 
 def shifted(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics and groups on the test split and on every shifted one, all maps frozen."""
     fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell, fitted):
-        scores = site.scores(entry, fitted, name, severity, preds)
-        yield name, severity, scores | occupancy(fitted, preds)
+    for place, preds in sets_of(site.cell, fitted):
+        yield place, site.scores(entry, fitted, place, preds) | occupancy(fitted, preds)
 
 
 def requantized(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: thresholds cut anew at the shifted samples' own quantiles, a control."""
     fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell):
-        yield name, severity, site.measured(preds, applied(fitted, preds))
+    for place, preds in sets_of(site.cell):
+        control = None
         if is_grouped(fitted):
-            yield name, severity, _control(site, preds, _recut(fitted.fitted_, preds))
-
-
-def _recut(fitted: FittedCalibrator, preds: Predictions) -> FloatArray:
-    """Return probabilities with as many samples in one group as in the other."""
-    own = fitted.map
-    if not isinstance(own, GroupMap):
-        raise InputError(f"{fitted.method} has no thresholds that could be recomputed")
-    scores = fitted.scores(preds.logits, labels=preds.labels, features=preds.features)
-    cuts = group_thresholds(scores, len(own.temperatures))
-    again = replace(fitted, map=replace(own, thresholds=tuple(cuts.tolist())))
-    proba = again.predict_proba(preds.logits, labels=preds.labels, features=preds.features)
-    return preds.measured(proba)
+            scores = fitted.fitted_.scores(
+                preds.logits, labels=preds.labels, features=preds.features
+            )
+            cuts = group_thresholds(scores, len(fitted.fitted_.map.steps))
+            control = with_groups(fitted.fitted_, preds, group_members(scores, cuts))
+        yield place, site.controlled(preds, applied(fitted, preds), control)
 
 
 def paired_clean(site: Site, entry: Entry) -> Iterator[Found]:
     """Under shift: each sample keeps the group of its clean twin, which nobody has in use."""
     fitted = site.fit(entry)
     twins = groups_of(fitted, site.cell.read("test")) if is_grouped(fitted) else None
-    for name, severity, preds in paired_sets(site.cell):
-        yield name, severity, site.measured(preds, applied(fitted, preds))
-        if twins is not None:
-            again = with_groups(fitted.fitted_, preds, twins)
-            yield name, severity, _control(site, preds, again)
+    for place, preds in paired_sets(site.cell):
+        control = None if twins is None else with_groups(fitted.fitted_, preds, twins)
+        yield place, site.controlled(preds, applied(fitted, preds), control)
 
 
 def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) -> FloatArray:
@@ -219,12 +229,6 @@ def with_groups(fitted: FittedCalibrator, preds: Predictions, groups: IntArray) 
     return preds.measured(out)
 
 
-def _control(site: Site, preds: Predictions, proba: FloatArray) -> dict[str, float]:
-    """Return metrics of what nobody could deploy, under names of their own."""
-    control = site.study.settings["control"]
-    return {f"{metric}_{control}": v for metric, v in site.measured(preds, proba).items()}
-
-
 def within_margin(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics of all samples and of those with a small, a middling and a large logit margin.
 
@@ -232,16 +236,16 @@ def within_margin(site: Site, entry: Entry) -> Iterator[Found]:
     """
     fitted = site.fit(entry)
     cuts = group_thresholds(_margin(site.cal), len(TERTILES))
-    for name, severity, preds in sets_of(site.cell, fitted):
+    for place, preds in sets_of(site.cell, fitted):
         proba = applied(fitted, preds)
-        yield name, severity, site.measured(preds, proba)
+        yield place, site.measured(preds, proba)
         third = group_members(_margin(preds), cuts)
         for number, tertile in enumerate(TERTILES):
             rows = third == number
-            yield name, severity, {f"share_margin_{tertile}": float(rows.mean())}
+            yield place, {f"share_margin_{tertile}": rows.mean()}
             if rows.any():
                 found = evaluate(preds.labels[rows], proba[rows], metrics=site.study.metrics)
-                yield name, severity, {f"{m}_margin_{tertile}": v for m, v in found.items()}
+                yield place, {f"{m}_margin_{tertile}": v for m, v in found.items()}
 
 
 def _margin(preds: Predictions) -> FloatArray:
@@ -254,49 +258,42 @@ def _margin(preds: Predictions) -> FloatArray:
 def deployed(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics and the risk at given coverages, on the test split and on every shifted one."""
     fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell):
+    for place, preds in sets_of(site.cell):
         proba = applied(fitted, preds)
         scored = Scored.of(preds.labels, proba)
         risks = {
             f"selective_risk{_percent(coverage)}": selective_risk.of(scored, coverage=coverage)
             for coverage in site.study.settings["coverages"]
         }
-        yield name, severity, site.measured(preds, proba) | risks
+        yield place, site.measured(preds, proba) | risks
 
 
 def thresholds(site: Site, entry: Entry) -> Iterator[Found]:
     """Coverage, risk, and confidence minus accuracy of what is kept at fixed thresholds."""
     fitted = site.fit(entry)
-    for name, severity, preds in sets_of(site.cell):
+    for place, preds in sets_of(site.cell):
         scored = Scored.of(preds.labels, applied(fitted, preds))
         for threshold in site.study.settings["thresholds"]:
             at, kept = f"_at{_percent(threshold)}", scored.confidence >= threshold
-            coverage = coverage_at_threshold.of(scored, threshold=threshold)
-            yield name, severity, {f"coverage{at}": coverage}
+            yield place, {f"coverage{at}": kept.mean()}
             if kept.any():
-                risk = risk_at_threshold.of(scored, threshold=threshold)
-                gap = float(scored.residual[kept].mean())
-                yield name, severity, {f"risk{at}": risk, f"gap{at}": gap}
+                risk, gap = 1 - scored.correct[kept].mean(), scored.residual[kept].mean()
+                yield place, {f"risk{at}": risk, f"gap{at}": gap}
 
 
 def matched_coverage(site: Site, entry: Entry) -> Iterator[Found]:
     """Risk and gap when every method keeps as many as the baseline does at each threshold."""
     fitted, reference = site.fit(entry), site.fit(site.baseline)
-    for name, severity, preds in sets_of(site.cell):
+    for place, preds in sets_of(site.cell):
         scored = Scored.of(preds.labels, applied(fitted, preds))
         theirs = Scored.of(preds.labels, applied(reference, preds))
-        yield name, severity, {"aurc": METRICS["aurc"].of(scored)}
+        yield place, {"aurc": METRICS["aurc"].of(scored)}
         for threshold in site.study.settings["thresholds"]:
             at = f"_at_tva_coverage{_percent(threshold)}"
-            kept = int((theirs.confidence >= threshold).sum())
-            if kept:
+            if kept := int((theirs.confidence >= threshold).sum()):
                 risk = selective_risk.of(scored, coverage=kept / scored.n)
-                gap = float(np.sort(scored.confidence)[-kept:].mean()) - (1 - risk)
-                yield name, severity, {f"risk{at}": risk, f"gap{at}": gap}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g}"
+                gap = np.sort(scored.confidence)[-kept:].mean() - (1 - risk)
+                yield place, {f"risk{at}": risk, f"gap{at}": gap}
 
 
 # Choices between entries ------------------------------------------------------------------------
@@ -308,35 +305,33 @@ def gated(site: Site, entry: Entry) -> Iterator[Found]:
     All rules look at the same folds, of the calibration split alone.
     """
     fitted = site.fit(entry)
-    for name, severity, test in sets_of(site.cell):
-        yield name, severity, site.measured(test, applied(fitted, test))
+    for place, preds in sets_of(site.cell):
+        yield place, site.measured(preds, applied(fitted, preds))
     if is_grouped(fitted):
         steps = fitted.fitted_.map.steps
-        yield CLEAN, 0, {"temperature_ratio": max(steps) / min(steps)}
+        yield TEST, {"temperature_ratio": max(steps) / min(steps)}
     if entry.label == site.study.baseline:
         return
-    settings, preds = site.study.settings, _double(site.cal)
+    settings, cal = site.study.settings, _double(site.cal)
     folds = cross_validate.repeated_folds(
-        preds, n_repeats=settings["repeats"], n_folds=settings["folds"], seed=site.cell.seed
+        cal, n_repeats=settings["repeats"], n_folds=settings["folds"], seed=site.cell.seed
     )
-    loss = settings["loss"]
-    found = _losses(site, preds, (site.baseline, entry), folds, loss)
-    enough = cross_validate.rarer(preds) >= select_walk.MIN_EACH
+    found = _losses(site, cal, (site.baseline, entry), folds)
+    enough = cross_validate.rarer(cal) >= select_walk.MIN_EACH
     for rule in settings["rules"]:
-        row = select_walk.walk(found, loss=loss, rule=rule, enough=enough)[-1]
-        accepted = float(row.verdict == "accepted")
-        yield CLEAN, 0, {f"accepted_{rule}": accepted, f"gain_{rule}": row.gain}
-        yield CLEAN, 0, {f"standard_error_{rule}": row.standard_error}
+        row = select_walk.walk(found, loss=settings["loss"], rule=rule, enough=enough)[-1]
+        yield TEST, {f"accepted_{rule}": row.verdict == "accepted", f"gain_{rule}": row.gain}
+        yield TEST, {f"standard_error_{rule}": row.standard_error}
 
 
 def held_out(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split, and the loss on a fifth of the draw that was held out."""
     yield from clean(site, entry)
-    loss, preds = site.study.settings["loss"], _double(site.cal)
-    folds = cross_validate.single_split(preds, seed=site.cell.seed)
-    found = _losses(site, preds, (entry,), folds, loss)[entry.label]
+    loss, cal = site.study.settings["loss"], _double(site.cal)
+    folds = cross_validate.single_split(cal, seed=site.cell.seed)
+    found = _losses(site, cal, (entry,), folds)[entry.label]
     if not found.failures:
-        yield CLEAN, 0, {f"held_out_{loss}": found.folds[loss].mean()}
+        yield TEST, {f"held_out_{loss}": found.folds[loss].mean()}
 
 
 def _double(preds: Predictions) -> Predictions:
@@ -344,15 +339,11 @@ def _double(preds: Predictions) -> Predictions:
 
 
 def _losses(
-    site: Site,
-    preds: Predictions,
-    entries: tuple[Entry, ...],
-    folds: cross_validate.Folds,
-    loss: str,
+    site: Site, cal: Predictions, entries: tuple[Entry, ...], folds: cross_validate.Folds
 ) -> dict[str, cross_validate.HeldOut]:
     methods = {entry.label: site.estimator(entry)._compose() for entry in entries}
-    metrics = chosen_metrics(dict.fromkeys([loss, "nll"]))
-    return cross_validate.held_out_losses(preds, methods, folds, metrics)
+    metrics = chosen_metrics(dict.fromkeys([site.study.settings["loss"], "nll"]))
+    return cross_validate.held_out_losses(cal, methods, folds, metrics)
 
 
 # The fit itself ---------------------------------------------------------------------------------
@@ -362,10 +353,9 @@ def top1(site: Site, entry: Entry) -> Iterator[Found]:
     """Accuracy before and after, the predictions that changed, and metrics."""
     test, fitted = site.cell.read("test"), site.fit(entry)
     after = fitted.predict_proba(test.logits).argmax(axis=1)
-    found = {"accuracy": after == test.labels, "accuracy_before": test.correct}
-    found["changed"] = after != test.predicted
-    yield CLEAN, 0, {metric: float(holds.mean()) for metric, holds in found.items()}
-    yield CLEAN, 0, site.measured(test, applied(fitted, test))
+    changed = (after != test.predicted).mean()
+    yield TEST, {"accuracy": (after == test.labels).mean(), "accuracy_before": test.correct.mean()}
+    yield TEST, {"changed": changed} | site.measured(test, applied(fitted, test))
 
 
 def efficiency(site: Site, entry: Entry) -> Iterator[Found]:
@@ -385,25 +375,24 @@ def efficiency(site: Site, entry: Entry) -> Iterator[Found]:
             applied(fitted, test)
             applies.append(time.perf_counter() - middle)
             fits.append(middle - begin)
-    apply_microseconds = 1e6 * float(np.median(applies)) / test.n
-    yield CLEAN, 0, {"fit_seconds": np.median(fits), "apply_microseconds": apply_microseconds}
-    yield CLEAN, 0, {"parameters": fitted.n_parameters_, "threads": threads, "repeats": len(fits)}
+    yield TEST, {"fit_seconds": float(np.median(fits))}
+    yield TEST, {"apply_microseconds": 1e6 * float(np.median(applies)) / test.n}
+    yield TEST, {"parameters": fitted.n_parameters_, "threads": threads, "repeats": len(fits)}
 
 
 def temperatures(site: Site, entry: Entry) -> Iterator[Found]:
     """Metrics on the test split, and the temperatures of the fit: each, their range and ratio."""
     fitted, test = site.fit(entry), site.cell.read("test")
     proba = applied(fitted, test)
-    yield CLEAN, 0, site.measured(test, proba)
+    yield TEST, site.measured(test, proba)
     if "hcfp90" in site.study.metrics:  # the paper's tables of NLL count them among all samples
         scored = Scored.of(test.labels, proba)
-        sure = (scored.confidence >= 0.9) & ~scored.correct
-        yield CLEAN, 0, {"hcfp90_of_all": float(sure.mean())}
+        yield TEST, {"hcfp90_of_all": ((scored.confidence >= 0.9) & ~scored.correct).mean()}
     if steps := fitted.fitted_.map.steps:
         low, high = min(steps), max(steps)
         found = {"temperature_low": low, "temperature_high": high, "temperature_ratio": high / low}
-        yield CLEAN, 0, found | {f"temperature{i}": t for i, t in enumerate(steps)}
-        yield CLEAN, 0, {"pooled_temperature": fitted.pooled_temperature_}
+        yield TEST, found | _numbered("temperature", steps)
+        yield TEST, {"pooled_temperature": fitted.pooled_temperature_}
 
 
 def audited(site: Site, entry: Entry) -> Iterator[Found]:
@@ -411,21 +400,21 @@ def audited(site: Site, entry: Entry) -> Iterator[Found]:
     fitted = site.fit(entry)
     split = CalibratedSplit.of(fitted.fitted_, site.cal)
     steps, flags = np.array(split.fitted.map.steps), set(split.fitted.flags)
-    found = {f"temperature{i}": float(t) for i, t in enumerate(steps)}
+    found = _numbered("temperature", steps)
     if not split.regressed:  # a group begins at the threshold of its number
-        found |= {f"threshold{i}": float(edge) for i, edge in enumerate(split.edges, 1)}
+        found |= _numbered("threshold", split.edges, 1)
     found["pooled_temperature"] = split.fitted.pooled_temperature
-    found["share_of_fits_at_bounds"] = float(split.saturated())
-    found["share_of_fits_pooled_groups"] = float(bool({"fallback", "no_router"} & flags))
+    found["share_of_fits_at_bounds"] = split.saturated()
+    found["share_of_fits_pooled_groups"] = bool({"fallback", "no_router"} & flags)
     if split.n_bands > 1:
         direction = split.risk_direction()
-        found["share_of_fits_risk_in_order"] = float(ordered(split.error_rates(), direction))
+        found["share_of_fits_risk_in_order"] = ordered(split.error_rates(), direction)
         if len(steps):
             rising = ordered(steps, direction, strict=True)
-            found["share_of_fits_temperatures_in_order"] = float(rising)
-    yield CLEAN, 0, found
-    for name, severity, preds in sets_of(site.cell):
-        yield name, severity, occupancy(fitted, preds)
+            found["share_of_fits_temperatures_in_order"] = rising
+    yield TEST, found
+    for place, preds in sets_of(site.cell):
+        yield place, occupancy(fitted, preds)
 
 
 def signal_to_noise(site: Site, entry: Entry) -> Iterator[Found]:
@@ -447,8 +436,8 @@ def signal_to_noise(site: Site, entry: Entry) -> Iterator[Found]:
     )
     row = found.rows[0]
     ratios = {"": row.ratio, "_floor": row.floor, "_random": found.random_ratio}
-    yield CLEAN, 0, {f"signal_to_noise{name}": ratio for name, ratio in ratios.items()}
-    yield CLEAN, 0, {"predicted_gain": row.predicted_gain, "p_value": row.p_value}
+    yield TEST, {f"signal_to_noise{name}": ratio for name, ratio in ratios.items()}
+    yield TEST, {"predicted_gain": row.predicted_gain, "p_value": row.p_value}
 
 
 # The risk score ---------------------------------------------------------------------------------
@@ -462,28 +451,34 @@ def risk_scored(site: Site, entry: Entry) -> Iterator[Found]:
     # The signal alone, fitted as the entry's fit does: scores out of fold, and deployed ones.
     method, seen = site.estimator(entry)._compose(), Seen.of(site.cal)
     options = {name: method.options[name] for name in signals.ROUTES[method.signal].options}
-    fit = signals.fit_signal(
-        method.signal, signals.Observed.of(*seen, method.discipline), **options
-    )
+    observed = signals.Observed.of(*seen, method.discipline)
+    fit = signals.fit_signal(method.signal, observed, **options)
     if not isinstance(fit.signal, signals.Risk | signals.FeatureRisk):
         why = "too few wrong or right predictions to learn a risk score from"
         if "no_router" not in fit.flags:
             why = f"{entry.label} has no risk score; its signal is {fit.signal.kind!r}"
         raise InputError(why)
-    risk, wrong = _probability(fit.signal, fit.scores), ~site.cal.correct
+    logit = getattr(fit.signal, "logit", False)
     test = site.cell.read("test")
-    yield CLEAN, 0, _ranking(risk, site.cal, seen)
     own = fit.signal.scores(signals.Rows(test.logits, features=test.features))
-    found = _ranking(_probability(fit.signal, own), test, Seen.of(test))
-    yield CLEAN, 0, {f"{name}_test": value for name, value in found.items()}
-    yield CLEAN, 0, _scale(risk, _probability(fit.signal, fit.deployed))
-    yield CLEAN, 0, _density(risk, wrong, site.study.settings["bins"])
-    yield CLEAN, 0, _in_parts(risk, wrong, seen.raw.confidence, -seen.raw.log_odds)
-    yield from _in_groups(site, entry, test)
-
-
-def _probability(signal: signals.FittedSignal, scores: FloatArray) -> FloatArray:
-    return sigmoid(scores) if getattr(signal, "logit", False) else scores
+    risk, refit, tested = (
+        sigmoid(score) if logit else score for score in (fit.scores, fit.deployed, own)
+    )
+    wrong = ~site.cal.correct
+    yield TEST, _ranking(risk, site.cal, seen)
+    ranking = _ranking(tested, test, Seen.of(test))
+    yield TEST, {f"{name}_test": value for name, value in ranking.items()}
+    for name, scores in (("out_of_fold", risk), ("refit", refit)):  # temperatures see the first
+        yield TEST, {f"score_mean_{name}": scores.mean(), f"score_spread_{name}": scores.std()}
+    ratio = refit.std() / risk.std() if risk.std() else np.nan
+    yield TEST, {"score_shift": refit.mean() - risk.mean(), "score_spread_ratio": ratio}
+    bins = site.study.settings["bins"]
+    for name, rows in (("right", ~wrong), ("wrong", wrong)):
+        count = np.bincount(equal_width(risk[rows], bins), minlength=bins)
+        shares = count / max(int(rows.sum()), 1)
+        yield TEST, {f"share_of_{name}_bin{i:02d}": share for i, share in enumerate(shares)}
+    yield TEST, _in_parts(risk, wrong, seen.raw.confidence, -seen.raw.log_odds)
+    yield from _in_groups(site, site.fit(entry), test)
 
 
 def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, float]:
@@ -492,38 +487,16 @@ def _ranking(risk: FloatArray, preds: Predictions, seen: Seen) -> dict[str, floa
     scores = {"risk": risk, "confidence": -seen.raw.log_odds, "margin": -_margin(preds)}
     found = {f"auroc_{name}": auroc(score, wrong) for name, score in scores.items()}
     for name, some in (("right", risk[~wrong]), ("wrong", risk[wrong])):
-        found[f"median_risk_{name}"] = float(np.median(some)) if len(some) else float("nan")
+        found[f"median_risk_{name}"] = float(np.median(some)) if len(some) else np.nan
     rho = scipy.stats.spearmanr(risk, scores["confidence"]).statistic
-    return found | {"average_risk": float(risk.mean()), "rank_correlation": float(rho)}
+    return found | {"average_risk": risk.mean(), "rank_correlation": rho}
 
 
 def auroc(score: FloatArray, wrong: BoolArray) -> float:
     """Return the chance that an error has a higher score than a right prediction; ties are half."""
     from sklearn.metrics import roc_auc_score
 
-    return float(roc_auc_score(wrong, score)) if 0 < wrong.sum() < len(wrong) else float("nan")
-
-
-def _scale(out_of_fold: FloatArray, refit: FloatArray) -> dict[str, float]:
-    """Return where the two scores of the calibration split lie: temperatures see the first."""
-    found = {}
-    for name, scores in (("out_of_fold", out_of_fold), ("refit", refit)):
-        found[f"score_mean_{name}"] = float(scores.mean())
-        found[f"score_spread_{name}"] = float(scores.std())
-    shift = found["score_mean_refit"] - found["score_mean_out_of_fold"]
-    spread = found["score_spread_out_of_fold"]
-    ratio = found["score_spread_refit"] / spread if spread else float("nan")
-    return found | {"score_shift": shift, "score_spread_ratio": ratio}
-
-
-def _density(risk: FloatArray, wrong: BoolArray, bins: int) -> dict[str, float]:
-    """Return the share of right and of wrong predictions in each bin of risk."""
-    place = equal_width(risk, bins)
-    found: dict[str, float] = {}
-    for name, rows in (("right", ~wrong), ("wrong", wrong)):
-        shares = np.bincount(place[rows], minlength=bins) / max(int(rows.sum()), 1)
-        found |= {f"share_of_{name}_bin{i:02d}": share for i, share in enumerate(shares)}
-    return found
+    return float(roc_auc_score(wrong, score)) if 0 < wrong.sum() < len(wrong) else np.nan
 
 
 def _in_parts(
@@ -538,38 +511,37 @@ def _in_parts(
         tenth = group_members(score, group_thresholds(score, N_PARTS))
         for i in np.unique(tenth).tolist():
             rows = tenth == i
-            found[f"error_by_{name}{i}"] = float(wrong[rows].mean())
+            found[f"error_by_{name}{i}"] = wrong[rows].mean()
             if name == "confidence":
-                found[f"confidence_by_confidence{i}"] = float(confidence[rows].mean())
+                found[f"confidence_by_confidence{i}"] = confidence[rows].mean()
                 quartiles = np.quantile(risk[rows], [0.25, 0.5, 0.75])
                 for part, value in zip(("low", "middle", "high"), quartiles, strict=True):
-                    found[f"risk_{part}_by_confidence{i}"] = float(value)
+                    found[f"risk_{part}_by_confidence{i}"] = value
     return found
 
 
-def _in_groups(site: Site, entry: Entry, test: Predictions) -> Iterator[Found]:
+def _in_groups(site: Site, fitted: BaseCalibrator, test: Predictions) -> Iterator[Found]:
     """Measure what one temperature leaves in each group of the test split, and by confidence."""
-    fitted = site.fit(entry)
     if not is_grouped(fitted):
         return
     group = groups_of(fitted, test)
     one = Scored.of(test.labels, applied(site.fit(Entry("tva-ts")), test))
     own = Scored.of(test.labels, applied(fitted, test))
     place = equal_width(one.confidence, CONFIDENCE_BINS)
-    yield CLEAN, 0, occupancy(fitted, test)
+    yield TEST, occupancy(fitted, test)
     for number, temperature in enumerate(fitted.temperatures_.tolist()):
         found = {f"temperature{number}": temperature}
         rows = group == number
         if rows.any():
-            found[f"accuracy_group{number}"] = float(one.correct[rows].mean())
-            found[f"gap_one_group{number}"] = float(one.residual[rows].mean())
-            found[f"gap_group{number}"] = float(own.residual[rows].mean())
+            found[f"accuracy_group{number}"] = one.correct[rows].mean()
+            found[f"gap_one_group{number}"] = one.residual[rows].mean()
+            found[f"gap_group{number}"] = own.residual[rows].mean()
         for i in np.unique(place[rows]).tolist():
             some = rows & (place == i)
-            found[f"share_of_group{number}_bin{i}"] = float(some.mean())
-            found[f"accuracy_group{number}_bin{i}"] = float(one.correct[some].mean())
-            found[f"confidence_group{number}_bin{i}"] = float(one.confidence[some].mean())
-        yield CLEAN, 0, found
+            found[f"share_of_group{number}_bin{i}"] = some.mean()
+            found[f"accuracy_group{number}_bin{i}"] = one.correct[some].mean()
+            found[f"confidence_group{number}_bin{i}"] = one.confidence[some].mean()
+        yield TEST, found
 
 
 def risk_flow(site: Site, entry: Entry) -> Iterator[Found]:
@@ -578,18 +550,17 @@ def risk_flow(site: Site, entry: Entry) -> Iterator[Found]:
     if not is_grouped(fitted):
         raise InputError(f"{entry.label} has one group, so nothing moves between groups")
     signal = fitted.fitted_.signal
-    for name, severity, preds in sets_of(site.cell, fitted):
-        yield name, severity, occupancy(fitted, preds)
+    for place, preds in sets_of(site.cell, fitted):
+        yield place, occupancy(fitted, preds)
         if isinstance(signal, signals.Risk | signals.FeatureRisk):
             features = preds.features if "features" in signal.needs else None
-            yield name, severity, {"mean_risk": fitted.risk(preds.logits, features=features).mean()}
+            yield place, {"mean_risk": fitted.risk(preds.logits, features=features).mean()}
     n_groups = len(fitted.temperatures_)
     before = groups_of(fitted, site.cell.read("test"))
-    for name, severity, preds in paired_sets(site.cell):
+    for place, preds in paired_sets(site.cell):
         pairs = n_groups * before + groups_of(fitted, preds)
         shares = np.bincount(pairs, minlength=n_groups**2) / preds.n
-        flow = {f"flow_{i // n_groups}_to_{i % n_groups}": one for i, one in enumerate(shares)}
-        yield name, severity, flow
+        yield place, {f"flow_{i // n_groups}_to_{i % n_groups}": v for i, v in enumerate(shares)}
 
 
 _PROBES = (

@@ -1,18 +1,8 @@
 """A world with known truth: logits of a many-class model whose true probabilities are known.
 
-Real logits come without the answer to the question a calibrator is asked. Here it is known::
-
-    label y, ease e, noise n           drawn for each sample, the same at every severity
-    e_s = e (1 - 0.06 severity)        the shift weakens what the sample shows
-    u = e_s (e_s 1_y + n)              then P(y | u) = softmax(u), by Bayes' rule
-    z = T u                            what the model says: it is calibrated at temperature T
-
-    log T = log(temperature) + structure · g - log(1 - 0.06 severity)
-
-with g the rank of the sample's difficulty (its margin's, small margins last) among clean
-samples, from -1 to 1. So ``structure = 0`` is a model that one temperature calibrates exactly,
-otherwise the temperature depends on risk; and a model that does not know of the shift takes
-weak evidence for strong.
+``docs/lab/simulate.md`` says what the controls do and how the world is made. A sample of class y,
+ease e and noise n has log-likelihoods u = e (e 1_y + n), so P(y | u) = softmax(u) by Bayes' rule.
+The model says T u, so it is calibrated at temperature T; a shift lowers e, and not T.
 """
 
 from __future__ import annotations
@@ -28,11 +18,9 @@ from smallcal.data.special import erf, softmax
 from smallcal.errors import InputError
 from smallcal.metrics.binned import DEFAULT_BINS, equal_width
 from smallcal.metrics.proper import FLOOR
-from smallcal.metrics.scored import Scored, row_blocks
+from smallcal.metrics.scored import Scored
 
-#: The highest severity; there a sample shows 70 % of what it did.
-MAX_SEVERITY = 5.0
-#: By how much a step of severity weakens what a sample shows.
+#: By how much a step of severity, of five, weakens what a sample shows.
 _WEAKENING = 0.06
 #: Standard deviation of the log-ease of samples.
 _SPREAD = 0.1
@@ -48,15 +36,8 @@ _PILOT, _LABELS, _EASE, _NOISE, _HIDDEN = range(5)
 class Simulated:
     """Logits, labels, and the truth behind them.
 
-    Attributes
-    ----------
-    logits, labels : ndarray of shape (n, C) and (n,)
-    probabilities : ndarray of shape (n, C)
-        The true chances of each class: labels were drawn from them.
-    temperature : ndarray of shape (n,)
-        What the logits must be divided by so that the confidence is true.
-    visible_temperature : ndarray of shape (n,)
-        The same as far as logits can tell; another one only where the world has ``noise``.
+    The labels were drawn from the ``probabilities``. Logits must be divided by ``temperature`` so
+    that the confidence is true; ``visible_temperature`` is the same as far as logits can tell.
     """
 
     logits: FloatArray
@@ -84,17 +65,13 @@ class Simulated:
         True
         """
         scored, right = self._scored(y_proba)
-        log_right, log_wrong = _log(scored.confidence), _log(scored.doubt)
-        nll, brier = np.empty(self.n), np.empty(self.n)
-        for rows in row_blocks(scored.proba):
-            given, true = scored.proba[rows], self.probabilities[rows]
-            nll[rows] = -np.einsum("ij,ij->i", true, _log(given))
-            brier[rows] = 1 + np.einsum("ij,ij->i", given, given - 2 * true)
+        given, true = scored.proba, self.probabilities
+        top_label = right * _log(scored.confidence) + (1 - right) * _log(scored.doubt)
         return {
             "accuracy": float(right.mean()),
-            "top_label_bce": float(-(right * log_right + (1 - right) * log_wrong).mean()),
-            "nll": float(nll.mean()),
-            "brier": float(brier.mean()),
+            "top_label_bce": float(-top_label.mean()),
+            "nll": float(-np.einsum("ij,ij->i", true, _log(given)).mean()),
+            "brier": float(1 + np.einsum("ij,ij->i", given, given - 2 * true).mean()),
         }
 
     def true_ece(self, y_proba: object, *, bins: int = DEFAULT_BINS) -> float:
@@ -102,13 +79,6 @@ class Simulated:
 
         The bins are those of :func:`smallcal.metrics.ece`, which measures the same with labels
         in place of the chances of being right, and so counts their noise as error too.
-
-        Examples
-        --------
-        >>> rows = World(n_classes=10, temperature=2.0, structure=0.0).draw(500)
-        >>> raw, true = (softmax(rows.logits / t) for t in (1.0, rows.temperature[:, None]))
-        >>> round(rows.true_ece(raw), 2), round(rows.true_ece(true), 6)
-        (0.1, 0.0)
         """
         scored, right = self._scored(y_proba)
         place = equal_width(scored.confidence, bins)
@@ -121,33 +91,18 @@ class Simulated:
         if given_shape != self.logits.shape:
             raise InputError(f"y_proba must have shape {self.logits.shape}; got {given_shape}")
         scored = Scored.of(self.labels, y_proba)
-        right = self.probabilities[np.arange(self.n), scored.proba.argmax(axis=1)]
-        return scored, right
+        return scored, self.probabilities[np.arange(self.n), scored.proba.argmax(axis=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
     """A model and the samples it meets, all of it known.
 
-    Parameters
-    ----------
-    n_classes : int
-    accuracy : float
-        Of the model on clean samples, exact on average over samples. From chance to 0.98.
-    temperature : float
-        What the logits of a sample of middling difficulty must be divided by; above 1 the
-        model is over-confident.
-    structure : float
-        Miscalibration that depends on risk: log-temperature rises by this much above the middle
-        for the hardest samples and falls by as much for the easiest. 0 is none; at most 0.5 in
-        size, so that samples keep the order of their margins.
-    noise : float
-        Miscalibration that depends on nothing a calibrator can see: each sample's temperature is
-        off by a factor of exp(noise) or exp(-noise), in such proportions that the true chances
-        given the logits stay what they are without it.
-    seed : int
-        Of the model. Worlds that differ in nothing else are models trained anew: they meet the
-        same samples with the same labels.
+    ``accuracy`` is that of the model on clean samples, on average over samples. Logits of middling
+    difficulty must be divided by ``temperature``; log-temperature is higher by ``structure`` for
+    the hardest samples, and lower for the easiest. With ``noise`` each sample's temperature is off
+    by a factor of exp(noise) or exp(-noise), in such proportions that logits do not show it. Worlds
+    that differ in ``seed`` alone are models trained anew, which meet the same samples.
 
     Examples
     --------
@@ -155,8 +110,6 @@ class World:
     >>> clean, shifted = world.draw(1000), world.draw(1000, severity=5)
     >>> clean.logits.shape, bool((clean.labels == shifted.labels).all())
     ((1000, 20), True)
-    >>> bool(np.allclose(softmax(clean.logits / clean.temperature[:, None]), clean.probabilities))
-    True
     """
 
     n_classes: int = 100
@@ -178,41 +131,30 @@ class World:
     def draw(
         self, n: int, *, split: str = "cal", severity: float = 0.0, draw: int = 0
     ) -> Simulated:
-        """Draw n samples.
+        """Draw n samples, of which the first are the same for every n.
 
-        Parameters
-        ----------
-        n : int
-            The first rows are the same for every n.
-        split : str
-            Any name; splits have no samples in common.
-        severity : float
-            Of a shift, from 0 (clean) to 5. The rows are those of the clean split, with the same
-            labels: evidence gets weaker and the model does not know.
-        draw : int
-            Another number draws other samples.
-
+        Any name is a split, and splits have no samples in common; another number ``draw`` draws
+        other samples too. The rows of a shift, from 0 to 5, are those of the clean split with the
+        same labels: evidence gets weaker and the model does not know.
         """
         whole_number(n, "n", least=1)
         whole_number(draw, "draw", most=MAX_SEED)
-        _require_between("severity", severity, 0.0, MAX_SEVERITY)
+        _require_between("severity", severity, 0.0, 5.0)
         if not isinstance(split, str) or not split:
             raise InputError(f"split must be a name, such as 'cal' or 'test'; got {split!r}")
         left = 1 - _WEAKENING * severity
         scale, margins = _solved(self.n_classes, float(self.accuracy))
         sample = (*split.encode(), draw)
-        uniform = _stream(_LABELS, *sample).random(n)
-        labels = (uniform * self.n_classes).astype(np.int64)
+        labels = (_stream(_LABELS, *sample).random(n) * self.n_classes).astype(np.int64)
         ease = scale * np.exp(_SPREAD * _stream(_EASE, *sample).standard_normal(n))
         noise = _stream(_NOISE, self.seed, *sample).standard_normal((n, self.n_classes))
         scores = _evidence(left * ease, labels, noise)
         # The share of clean samples with smaller margins, without jumps.
         rank = np.interp(_margin(scores) / left, margins, np.linspace(0, 1, _KNOTS))
-        difficulty = 1 - 2 * rank
-        visible = self.temperature * np.exp(self.structure * difficulty) / left
+        visible = self.temperature * np.exp(self.structure * (1 - 2 * rank)) / left
         logits = (scores * visible[:, None]).astype(np.float32)
         luck = _stream(_HIDDEN, self.seed, *sample).random(n)
-        probabilities, factor = _hide(logits, visible, labels, luck, self.noise)
+        probabilities, factor = _hide(logits / visible[:, None], labels, luck, self.noise)
         return Simulated(
             logits=logits,
             labels=labels,
@@ -256,9 +198,7 @@ def _solved(n_classes: int, accuracy: float) -> tuple[float, FloatArray]:
     labels = (rng.random(n) * n_classes).astype(np.int64)
     ease = scale * np.exp(_SPREAD * rng.standard_normal(n))
     pilot = _margin(_evidence(ease, labels, rng.standard_normal((n, n_classes))))
-    margins = np.quantile(pilot, np.linspace(0, 1, _KNOTS))
-    margins.flags.writeable = False  # it is kept and handed out again
-    return scale, margins
+    return scale, np.quantile(pilot, np.linspace(0, 1, _KNOTS))
 
 
 def _accuracy(scale: float, n_classes: int) -> float:
@@ -276,7 +216,7 @@ def _accuracy(scale: float, n_classes: int) -> float:
 
 
 def _hide(
-    logits: FloatArray, visible: FloatArray, labels: IntArray, luck: FloatArray, noise: float
+    scaled: FloatArray, labels: IntArray, luck: FloatArray, noise: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the true probabilities and the factor of each sample's temperature.
 
@@ -285,11 +225,10 @@ def _hide(
     d. The label is drawn already, so the kind is drawn given the label, by Bayes' rule; among
     the classes not predicted nothing changes.
     """
-    scaled = logits / visible[:, None]
     proba = softmax(scaled)
     if noise == 0:
-        return proba, np.ones(len(logits))
-    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
+        return proba, np.ones(len(scaled))
+    rows, top = np.arange(len(scaled)), scaled.argmax(axis=1)
     doubt, hot, cold = (_doubt(scaled / t, top) for t in (1.0, math.exp(noise), math.exp(-noise)))
     share = _ratio(doubt - cold, hot - cold, 0.5)
     chance = share * np.where(labels == top, (1 - hot) / (1 - doubt), _ratio(hot, doubt, 1.0))

@@ -7,17 +7,17 @@ can run in any order, anywhere, and again.
 from __future__ import annotations
 
 import hashlib
-import math
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smallcal import calibrators
-from smallcal._version import versions
 from smallcal.calibrators.catalogue import ALIASES, METHODS, settable_options, true_name
 from smallcal.data.checks import whole_number
 from smallcal.errors import FileError, InputError, choose, did_you_mean
+from smallcal.io.pool import said
 from smallcal.metrics import METRICS
 from smallcal.metrics.table import chosen_metrics
 from smallcal_lab.studies.collection import FILE_NAME, Cell, Collection
@@ -28,7 +28,6 @@ NEEDS = {"shift": "[[cell.shift]]", "paired": "[[cell.shift]] with paired = true
 
 #: Fields of a study that a run's manifest keeps as they are, beside entries and settings.
 _RECORDED = ("baseline", "metrics", "probe", "budgets", "draws", "n_boot")
-
 #: Settings that say how a probe and a table belong together, or that have an option of their own.
 _FIXED = ("control", "metrics")
 #: Metrics that a table cannot do without: they are measured whatever is asked for.
@@ -37,35 +36,33 @@ _NEEDED = {"signal-to-noise": ("ece15", "top_label_bce")}
 _RANKED = ("selector", "nested-k", "oracle-k", "heterogeneity")
 #: Least values of settings that are whole numbers.
 _LEAST = {"repeats": 1, "folds": 2, "n_null": 1, "bins": 2}
-#: Settings that name methods of the study.
+#: Settings that name methods of the study, and what the setting ``rules`` can name.
 _LABELS = ("ours", "rivals", "gain_of", "raw", "fixed")
 _SELECTORS = ("repeat", "fold", "sample")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A method in a study: its label in tables, its name, its options."""
+    """A method in a study: its label in tables, its name (the label where none is given), options.
+
+    One method has one name: what is asked for as default is smallcal in every table.
+    """
 
     label: str
     method: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # One name for one method: what is asked for as default is smallcal in every table.
         if self.method in ("", self.label):
             object.__setattr__(self, "label", true_name(self.label))
-        object.__setattr__(self, "method", true_name(self.method))
+        object.__setattr__(self, "method", true_name(self.method or self.label))
 
     @property
     def name(self) -> str:
-        """The method's name; the label where none is given."""
-        return self.method or self.label
+        """The method's name."""
+        return self.method
 
-    def takes(self, name: str) -> bool:
-        """Whether its method has an option that the study does not vary itself."""
-        return name not in self.options and name in _options_of(self.name)
-
-    def having(self, name: str, value: Any) -> Entry:
+    def with_option(self, name: str, value: Any) -> Entry:
         """Return the entry with an option, or raise if the method cannot have it."""
         options = {**self.options, name: value}
         try:
@@ -74,12 +71,12 @@ class Entry:
             raise error.about(f"{name}={value} of {self.label}") from None
         return replace(self, options=options)
 
-
-def _options_of(method: str) -> dict[str, Any]:
-    """Return the options that an entry of this method can have, with their defaults."""
-    params = calibrators.make(method).get_params()
-    known = settable_options(method).items()
-    return {name: value for name, value in known if name in params or "options" in params}
+    @property
+    def settable(self) -> dict[str, Any]:
+        """Options that it can have, with their defaults."""
+        params = calibrators.make(self.name).get_params()
+        known = settable_options(self.name).items()
+        return {name: value for name, value in known if name in params or "options" in params}
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,6 @@ class Task:
     def key(self) -> str:
         """A name that no other task has."""
         return f"{self.cell}__n{self.budget}__d{self.draw}"
-
-    @property
-    def file_name(self) -> str:
-        """A name for a file, whatever the cell's; see :func:`file_name`."""
-        return file_name(self.key)
 
 
 def file_name(key: str) -> str:
@@ -117,30 +109,22 @@ def file_name(key: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One experiment.
+    """One experiment: what is fitted (``entries``), measured (``probe``) and shown (``tables``).
 
     Attributes
     ----------
     name, title, question : str
         What the command line calls it, what it is, and what it asks.
-    entries : tuple of Entry
-        What is fitted.
-    baseline : str
-        The label that differences are taken from.
-    metrics : tuple of str
-    tables, probe : tuple of str, str
-        Names in ``TABLES`` and in ``PROBES``: how the rows become tables, and what is measured of
-        each fit.
-    budgets : tuple of int
-        Sizes of the calibration draws; 0 is the whole split.
-    draws : int
-        Draws at each budget; the whole split can be drawn in one way only.
+    entries, baseline : tuple of Entry, str
+        The methods, and the label that differences are taken from.
+    metrics, tables, probe : tuple of str, tuple of str, str
+        Names in ``METRICS``, ``TABLES`` and ``PROBES``.
+    budgets, draws : tuple of int, int
+        Sizes of the calibration draws, of which 0 is the whole split, and how many of each.
     n_boot : int
         Resamples behind each interval.
-    settings : dict
-        Further settings of the probe and the tables.
-    needs : tuple of str
-        Names in ``NEEDS``: cells without these are left out.
+    settings, needs : dict, str
+        Further settings of the probe and the tables; what cells must have, a name in ``NEEDS``.
     given : dict
         What a user set: name to its value and the labels of the methods that take it.
     """
@@ -157,7 +141,7 @@ class Study:
     draws: int = 1
     n_boot: int = 20_000
     settings: dict[str, Any] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
+    needs: str = ""
     given: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -173,15 +157,10 @@ class Study:
         n_boot: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Study:
-        """Return the study with what the user asked for instead.
+        """Return the study with what the user asked for instead of its own.
 
-        Parameters
-        ----------
-        budgets, draws, methods, metrics, n_boot : optional
-            In place of the study's own; the baseline is always among the methods.
-        settings : mapping, optional
-            Settings of the study, or options of its methods: every method that takes a name
-            gets its value, save where the study varies it itself.
+        The baseline is always among the methods. ``settings`` are the study's, or options of its
+        methods: every method that takes a name gets its value, save where the study varies it.
 
         Examples
         --------
@@ -209,9 +188,8 @@ class Study:
         for name in methods:
             if name not in known and true_name(name) not in METHODS:
                 meant = did_you_mean(name, [*known, *METHODS, *ALIASES])
-                raise InputError(
-                    f"unknown method {name!r}; {meant or 'this study has ' + ', '.join(known)}"
-                )
+                there = f"this study has {', '.join(known)}"
+                raise InputError(f"unknown method {name!r}; {meant or there}")
             entry = known.get(name, Entry(name))
             chosen[entry.label] = known.get(entry.label, entry)
         return tuple(chosen.values())
@@ -241,16 +219,18 @@ class Study:
         An option goes to every method that takes it, except where the study gives an entry one of
         its own: what a study varies stays varied.
         """
-        takers: list[str] = []
+        own = [entry.label for entry in self.entries if name in entry.options]
+        takers = [e.label for e in self.entries if name in e.settable and e.label not in own]
         changed: dict[str, Any] = {}
         if name in self.settings and name not in _FIXED:
+            takers = []
             changed["settings"] = {**self.settings, name: self._checked(name, value)}
-        elif takers := [entry.label for entry in self.entries if entry.takes(name)]:
+        elif takers:
             changed["entries"] = tuple(
-                entry.having(name, value) if entry.label in takers else entry
+                entry.with_option(name, value) if entry.label in takers else entry
                 for entry in self.entries
             )
-        elif own := [entry.label for entry in self.entries if name in entry.options]:
+        elif own:
             raise InputError.with_options(
                 f"study {self.name!r} varies {name} itself ({', '.join(own)}); choose among "
                 "them with --methods"
@@ -269,42 +249,33 @@ class Study:
         if isinstance(own, tuple):
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
         several = value if isinstance(value, tuple) else (value,)
+        # What was there stays, also if its method was not asked for.
+        labels = [*(entry.label for entry in self.entries), *(own if several is value else (own,))]
+        allowed = {**dict.fromkeys(_LABELS, labels), "rules": _SELECTORS}.get(name, several)
         if name in _LEAST:
             whole_number(value, name, least=_LEAST[name])
         elif name == "loss":
             chosen_metrics([value], lack="loss must be a metric; unknown")
         for one in several:
             if name in ("thresholds", "coverages"):
-                number = isinstance(one, int | float) and not isinstance(one, bool)
-                if not number or not math.isfinite(one) or not 0 < one <= 1:
+                if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
                     raise InputError(f"{name} must be shares above 0 and up to 1; got {one!r}")
-            elif name == "rules" and one not in _SELECTORS:
-                raise InputError(f"rules must be among {', '.join(_SELECTORS)}; got {one!r}")
-            elif name in _LABELS:
-                known = [entry.label for entry in self.entries]
-                # What was there stays, also if its method was not asked for.
-                if one not in (*known, *(own if isinstance(own, tuple) else (own,))):
-                    advice = choose(str(one), known)
-                    raise InputError(f"{name} must name methods of the study; {advice}")
+            elif one not in allowed:
+                among = ", ".join(dict.fromkeys(allowed))
+                raise InputError(f"{name} must be among {among}; got {one!r}")
         return value
-
-    @property
-    def methods(self) -> dict[str, str]:
-        """The method that each label stands for."""
-        return {entry.label: entry.name for entry in self.entries}
 
     def suits(self, cell: Cell) -> bool:
         """Whether a cell has what the study needs."""
-        return all(_has(cell, need) for need in self.needs)
+        return not self.needs or any(s.paired or self.needs == "shift" for s in cell.shifts)
 
     def require(self, collection: Collection) -> None:
         """Raise unless at least one cell has what the study needs."""
-        for need in self.needs:
-            if not any(_has(cell, need) for cell in collection.cells):
-                raise InputError(
-                    f"study {self.name!r} needs shifted test sets, and no cell here has any of "
-                    f"them: add {NEEDS[need]} to {FILE_NAME}"
-                )
+        if not any(map(self.suits, collection.cells)):
+            raise InputError(
+                f"study {self.name!r} needs shifted test sets, and no cell has any of them: "
+                f"add {NEEDS[self.needs]} to {FILE_NAME}"
+            )
 
     def tasks(self, collection: Collection) -> tuple[Task, ...]:
         """Return the tasks in order: cell by cell, so that files are read once."""
@@ -319,38 +290,19 @@ class Study:
             for draw in range(1 if budget == ALL else self.draws)
         )
 
-    def configuration(self, collection: Collection) -> dict[str, Any]:
-        """Return everything that the rows of a run depend on, for its manifest."""
-        return {
-            "study": self.document(),
-            "methods": self.methods,
-            "collection": collection.name,
-            "cells": [cell.name for cell in collection.cells if self.suits(cell)],
-            "splits": {cell.name: cell.splits for cell in collection.cells},
-            "inputs": collection.sha256(),
-            "versions": versions("pyarrow"),
-        }
-
     def document(self) -> dict[str, Any]:
         """Return the study as plain data."""
-        entries = [
-            {"label": e.label, "method": e.name, "options": dict(e.options)} for e in self.entries
-        ]
         kept = {name: getattr(self, name) for name in _RECORDED}
+        entries = [{**vars(entry), "options": dict(entry.options)} for entry in self.entries]
         found = {"name": self.name, "entries": entries, **kept, "settings": self.settings}
-        # Without what was set, runs have the manifest that they had.
-        document: dict[str, Any] = _listed({**found, "set": self.given} if self.given else found)
+        document: dict[str, Any] = json.loads(
+            json.dumps(found | ({"set": self.given} if self.given else {}), default=str)
+        )
         return document
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, known: Study) -> Study:
-        """Return the study that a manifest describes; its titles and tables are ``known``'s.
-
-        Raises
-        ------
-        FileError
-            If the document lacks what a study needs.
-        """
+        """Return the study that a manifest describes; its titles and tables are ``known``'s."""
         try:
             kept = {name: document[name] for name in _RECORDED}
             kept |= {name: tuple(kept[name]) for name in ("metrics", "budgets")}
@@ -363,47 +315,21 @@ class Study:
                 **kept,
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise FileError(
-                f"the manifest does not describe a study: {type(error).__name__}: {error}"
-            ) from None
-
-
-def _has(cell: Cell, need: str) -> bool:
-    return any(shift.paired or need == "shift" for shift in cell.shifts)
-
-
-def _listed(value: Any) -> Any:
-    """Return data with lists in place of tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: _listed(one) for key, one in value.items()}
-    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
+            raise FileError(f"the manifest does not describe a study: {said(error)}") from None
 
 
 def offered(study: Study) -> dict[str, Any]:
-    """Return every name that can be set, with a value that shows its type.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.catalogue import study_named
-    >>> offered(study_named("selector"))["folds"], offered(study_named("clean"))["n_groups"]
-    (5, 3)
-    """
+    """Return every name that can be set, with a value that shows its type."""
     found = {name: value for name, value in study.settings.items() if name not in _FIXED}
     for entry in study.entries:
-        for name, value in _options_of(entry.name).items():
+        for name, value in entry.settable.items():
             if found.get(name) is None:
                 found[name] = value
     return found
 
 
 def given_text(given: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say what was set, and for which methods; nothing where nothing was.
-
-    Examples
-    --------
-    >>> given_text({"n_groups": {"value": 5, "of": ["srts-bce", "margin-k3"]}})
-    'Set: n_groups=5 (srts-bce, margin-k3).'
-    """
+    """Say what was set, and for which methods; nothing where nothing was."""
     parts = []
     for name, what in given.items():
         value = what["value"]
