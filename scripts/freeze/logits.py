@@ -72,7 +72,7 @@ def read_logits(folder: Path, model: Model, seed: int) -> dict[str, Split]:
 
 def write_logits(folder: Path) -> None:
     """Draw the logits from a world with known truth, and keep what corruptions are made from."""
-    from smallcal_lab.studies.reproduce.frozen.unpack import PACKED, planes
+    from smallcal_lab.studies.reproduce.frozen import PACKED, planes
 
     arrays: dict[str, Array] = {}
     for model in MODELS:

@@ -13,26 +13,9 @@ from smallcal_lab.studies.reproduce.reference import Value
 class Row:
     """A value, found again or not.
 
-    Attributes
-    ----------
-    table : str
-        Where it is printed.
-    dataset, backbone, set : str
-    budget, draws, seeds : int
-    method, against, metric, unit : str
-        ``against`` is empty unless it is a difference.
-    kind, part, resampled : str
-        Which number of the metric it is: see
-        :class:`~smallcal_lab.studies.reproduce.reference.Value`.
-    reference, spread : float
-        As printed; ``spread`` may be None.
-    reproduced, difference : float or None
-        None where a fit failed or the metric is not defined; ``error`` says which.
-    tolerance : float
-    verdict : "PASS" or "FAIL"
-    error : str
-    decimals : int
-        With which the reference is printed.
+    ``against`` is empty unless it is a difference. ``kind``, ``part`` and ``resampled`` say which
+    number of the metric it is. ``reproduced`` and ``difference`` are None where a fit failed or
+    the metric is not defined; ``error`` says which. ``decimals`` are those of the reference.
     """
 
     table: str
@@ -61,15 +44,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reproduction:
-    """What came of it.
-
-    Attributes
-    ----------
-    rows : tuple of Row
-        The values that could be checked.
-    unchecked : dict
-        Reason to the values that could not.
-    """
+    """What came of it: a row for each value that could be checked, a reason for the others."""
 
     rows: tuple[Row, ...]
     unchecked: Mapping[str, tuple[Value, ...]]
@@ -100,14 +75,9 @@ class Reproduction:
 
 def _named(value: Value) -> dict[str, Any]:
     """Return what a value is of."""
-    place = {name: getattr(value, name) for name in ("table", "dataset", "backbone", "set")}
-    what = {"method": value.label, "against": value.against, "metric": value.told}
-    why = {"doubt": value.doubt} if value.doubt else {}
     return {
-        **place,
-        "budget": value.budget,
-        **what,
-        "kind": value.kind,
-        "value": value.value,
-        **why,
+        **{name: getattr(value, name) for name in ("table", "dataset", "backbone", "set")},
+        **{"budget": value.budget, "method": value.label, "against": value.against},
+        **{"metric": value.told, "kind": value.kind, "value": value.value},
+        **({"doubt": value.doubt} if value.doubt else {}),
     }
