@@ -8,7 +8,7 @@ from types import MappingProxyType
 from smallcal_lab.studies.frame import CLEAN, Frame, as_shown
 from smallcal_lab.studies.predictions import SHIFTED, Shelf
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables import choices, clean, groups, samples, scope, shift
+from smallcal_lab.studies.tables import choices, clean, groups, samples, shift
 from smallcal_lab.studies.tables.table import Table
 
 Maker = Callable[[Study, Frame], Table]
@@ -33,7 +33,7 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "nested-k": choices.nested_k,
         "oracle-k": choices.oracle_k,
         "audit": groups.audit,
-        "signal-to-noise": scope.signal_to_noise,
+        "signal-to-noise": choices.signal_to_noise,
         "temperatures": groups.temperatures,
         "group-gaps": groups.group_gaps,
         "flow": groups.flow,
@@ -41,10 +41,10 @@ TABLES: Mapping[str, Maker] = MappingProxyType(
         "ranking": groups.ranking,
         "score-scale": groups.score_scale,
         "costs": groups.costs,
-        "on-off": scope.on_off,
-        "gate": scope.gate,
-        "scope-map": scope.scope_map,
-        "regimes": scope.regimes,
+        "on-off": choices.on_off,
+        "gate": choices.gate,
+        "scope-map": choices.scope_map,
+        "regimes": choices.regimes,
         "sets": shift.sets,
         "harm": shift.harm,
     }

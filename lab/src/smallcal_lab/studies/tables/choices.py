@@ -1,4 +1,8 @@
-"""Tables of choices: what the calibration split picks, what that gives, and what it costs."""
+"""Tables of choices and of scope.
+
+What the calibration split picks, what that gives and costs; where a method wins, and whether that
+could be told beforehand.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import scipy
 
 from smallcal.advice.select_walk import ROUNDING
-from smallcal.metrics.units import SHARE, written
+from smallcal.calibrators.catalogue import method
+from smallcal.data.predictions import FloatArray
+from smallcal.metrics.units import PERCENT, SHARE, X100, written
+from smallcal.statistics.interval import Interval
+from smallcal_lab.statistics.nested import tiers
 from smallcal_lab.studies.frame import CLEAN, Frame, Values
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
-    SPREAD,
+    LEVEL,
+    intervals_text,
+    is_bare,
+    models_of,
     number_of,
+    one_seed,
+    over_models,
+    paired,
+    shown,
+    table_of,
 )
-from smallcal_lab.studies.tables.shift import SHIFTED, sets_of
+from smallcal_lab.studies.tables.shift import SHIFTED, WHOLE, cube, rank_interval, sets_of
 from smallcal_lab.studies.tables.table import (
     Number,
     Row,
     Table,
+    better_of,
     heading_of,
     title_of,
     unit_of,
@@ -29,13 +48,11 @@ from smallcal_lab.studies.tables.table import (
 
 #: A cell and a draw of it.
 Fit = tuple[str, int]
-#: Every label's value in each fit.
-Lines = Mapping[Fit, Mapping[str, float]]
 #: From which difference on a candidate helps or hurts a model: 0.2 points.
 MARGIN = 0.002
 
 
-def lines_of(frame: Frame, metric: str) -> Lines:
+def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
     """Return a metric by fit and label, fits in order; a mean where a fit has several sets."""
     found: dict[Fit, dict[str, list[float]]] = {}
     rows = frame.where(metric=metric)
@@ -77,75 +94,77 @@ def picks_text(picks: Mapping[Fit, str]) -> str:
     return ", ".join(f"{label}: {count}" for label, count in counts)
 
 
-def chosen_number(lines: Lines, picks: Mapping[Fit, str], metric: str) -> Number:
-    """Return mean and spread of a metric over fits, each with the label that was chosen there."""
+def chosen_number(fits: Mapping[Fit, float], metric: str) -> Number:
+    """Return mean and spread of a metric over fits."""
     values: Values = {}
-    for (cell, draw), label in picks.items():
-        values.setdefault(cell, []).append(lines[cell, draw][label])
+    for (cell, _), value in fits.items():
+        values.setdefault(cell, []).append(value)
     return number_of(values, metric)
+
+
+#: Whether the candidate is taken: never or always.
+_BASE, _RICH = False, True
 
 
 # What rules cost --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """What a policy picked between two entries in each fit, and what either gives."""
+    """In which fits a policy took a candidate in place of the baseline, and what either gives."""
 
-    base: str
-    rich: str
-    lines: Lines
-    picks: Mapping[Fit, str]
     metric: str
-
-    @classmethod
-    def of(cls, study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
-        """Return what a policy chose; a rule's picks are in ``taken``."""
-        metric, base = study.metrics[0], study.baseline
-        lines = lines_of(measured, metric)
-        lines = {fit: line for fit, line in lines.items() if {base, rich} <= set(line)}
-        if policy in (base, rich):
-            return cls(base, rich, lines, dict.fromkeys(lines, policy), metric)
-        accepted = lines_of(taken, f"accepted_{policy}")
-        known = [fit for fit in lines if rich in accepted.get(fit, ())]
-        picks = {fit: rich if accepted[fit][rich] else base for fit in known}
-        return cls(base, rich, lines, picks, metric)
+    fits: list[Fit]
+    base: FloatArray
+    rich: FloatArray
+    took: npt.NDArray[np.bool_]
 
     @property
-    def best(self) -> dict[Fit, str]:
-        """The better of the two in each fit, which is not known beforehand."""
-        pair = (self.base, self.rich)
-        return {fit: lowest({k: self.lines[fit][k] for k in pair}) for fit in self.picks}
+    def better(self) -> npt.NDArray[np.bool_]:
+        """Where the candidate is better, which is not known beforehand."""
+        return self.rich < self.base - ROUNDING
 
-    def number(self, picks: Mapping[Fit, str] | str) -> Number:
-        """Return the metric of picks, or of one label in every fit."""
-        chosen = dict.fromkeys(self.picks, picks) if isinstance(picks, str) else picks
-        return chosen_number(self.lines, chosen, self.metric)
+    def number(self, rich: object) -> Number:
+        """Return the metric with the candidate taken in these fits, in the units of tables."""
+        values = np.where(np.asarray(rich), self.rich, self.base).tolist()
+        return chosen_number(dict(zip(self.fits, values, strict=True)), self.metric)
 
     @property
     def excess(self) -> float:
-        """How far the picks are above the best ones, in the units of tables."""
-        return self.number(self.picks).value - self.number(self.best).value
+        """How far the picks are above the best ones."""
+        return self.number(self.took).value - self.number(self.better).value
 
     @property
     def regrets(self) -> list[float]:
         """The same fit by fit."""
-        scale, best = unit_of(self.metric).scale, self.best
-        return [
-            scale * (self.lines[fit][label] - self.lines[fit][best[fit]])
-            for fit, label in self.picks.items()
-        ]
+        gap = self.rich - self.base
+        regret = unit_of(self.metric).scale * gap * (self.took * 1.0 - self.better)
+        return [float(value) for value in regret]
 
     @property
     def helps_by(self) -> float:
-        """How much lower the candidate's mean is, in the units of tables."""
-        return self.number(self.base).value - self.number(self.rich).value
+        """How much lower the candidate's mean is."""
+        return self.number(_BASE).value - self.number(_RICH).value
 
     @property
     def follows(self) -> bool:
         """Whether the picks' mean is nearer to the candidate's than to the other's."""
-        picked, base = self.number(self.picks).value, self.number(self.base).value
-        return abs(base - picked) > abs(self.helps_by) / 2
+        gain = self.number(_BASE).value - self.number(self.took).value
+        return abs(gain) > abs(self.helps_by) / 2
+
+
+def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
+    """Return what a policy chose; a rule's picks are in ``taken``."""
+    metric, base = study.metrics[0], study.baseline
+    lines = lines_of(measured, metric)
+    known = [fit for fit, line in lines.items() if {base, rich} <= line.keys()]
+    took = [policy == rich] * len(known)
+    if policy not in (base, rich):
+        accepted = lines_of(taken, f"accepted_{policy}")
+        known = [fit for fit in known if rich in accepted.get(fit, ())]
+        took = [bool(accepted[fit][rich]) for fit in known]
+    ours, theirs = (np.array([lines[fit][label] for fit in known]) for label in (rich, base))
+    return Choice(metric, known, theirs, ours, np.array(took, dtype=bool))
 
 
 def _candidates(study: Study) -> list[str]:
@@ -154,31 +173,20 @@ def _candidates(study: Study) -> list[str]:
 
 def selector(study: Study, frame: Frame) -> Table:
     """Show which entry each rule picks, what that gives, and what the best pick would give."""
+    base = study.baseline
     found: list[Row] = []
     for budget, models, part in frame.blocks():
         for name, own in sets_of(part):
             for rich in _candidates(study):
                 for rule in study.settings["rules"]:
-                    made = Choice.of(study, part, own, rich, rule)
-                    if made.picks:
-                        picked = (made.base, made.rich, made.picks, made.best)
-                        numbers = [*(made.number(one) for one in picked), Number(made.excess)]
-                        words = (budget, models, name, rich, rule, picks_text(made.picks))
-                        found.append((*words, *numbers))
-    base = study.baseline
-    return Table(
-        "selector",
-        "Chosen on the calibration split",
-        (
-            *("samples", "models", "set", "candidate", "rule", "picks"),
-            *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
-        ),
-        tuple(found),
-        f"Test {heading_of(study.metrics[0])}, {SPREAD}; {SHIFTED}: the mean over shifted sets. A "
-        f"rule takes the candidate in place of {base} when its cross-validated gain is above one "
-        "standard error: of the repeats' means, of all folds, or of the samples. Excess: above the "
-        "better of the two in each fit, which is not known beforehand.",
-    )
+                    made = _choice(study, part, own, rich, rule)
+                    labels = [rich if took else base for took in made.took]
+                    picks = picks_text(dict(zip(made.fits, labels, strict=True)))
+                    numbers = map(made.number, (_BASE, _RICH, made.took, made.better))
+                    if made.fits:
+                        words = (budget, models, name, rich, rule, picks)
+                        found.append((*words, *numbers, Number(made.excess)))
+    return table_of("selector", study, found)
 
 
 def regret(study: Study, frame: Frame) -> Table:
@@ -194,48 +202,26 @@ def regret(study: Study, frame: Frame) -> Table:
         for name, each in regimes.items():
             for rich in _candidates(study):
                 for policy in (*study.settings["rules"], base, rich):
-                    made = [Choice.of(study, part, rows, rich, policy) for rows in each]
-                    if models := [one for one in made if one.picks]:
+                    made = [_choice(study, part, rows, rich, policy) for rows in each]
+                    if models := [one for one in made if one.fits]:
                         said = f"always {policy}" if policy in (base, rich) else policy
                         costs = _costs(models, unit.scale * margin)
                         found.append((part.samples, name, rich, said, *costs))
-    return Table(
-        "regret",
-        "Cost of choosing",
-        (
-            *("samples", "set", "candidate", "rule", "models", "fits"),
-            *("excess", "regret", "worst regret", "gains kept", "harms avoided"),
-            f"candidate where {base} is better %",
-        ),
-        tuple(found),
-        f"Test {heading_of(study.metrics[0])} above the better of the two in each fit: mean over "
-        "models (excess), mean over fits (regret), and in the worst fit. Gains kept: of the models "
-        f"whose mean the candidate lowers by more than {unit.size(margin)}, those where the picks "
-        "keep more than half of that; harms avoided: of those whose mean it raises by more, those "
-        f"where they take on less than half. {SHIFTED.capitalize()}: the mean over shifted sets; "
-        "all: both, each counted as a model.",
-    )
+    return table_of("regret", study, found, margin=unit.size(margin))
 
 
 def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
-    digits = unit_of(models[0].metric).digits
     regrets = [value for made in models for value in made.regrets]
     yield f"{len(models):,}"
     yield f"{len(regrets):,}"
-    yield Number(float(np.mean([made.excess for made in models])), digits=digits)
-    yield Number(float(np.mean(regrets)), digits=digits)
-    yield Number(max(regrets), digits=digits)
+    for cost in (np.mean([made.excess for made in models]), np.mean(regrets), max(regrets)):
+        yield Number(float(cost), digits=unit_of(models[0].metric).digits)
     helped = [made.follows for made in models if made.helps_by > margin]
     hurt = [not made.follows for made in models if -made.helps_by > margin]
     yield Number(sum(helped), of=len(helped))
     yield Number(sum(hurt), of=len(hurt))
-    wrong = [
-        made.picks[fit] == made.rich
-        for made in models
-        for fit, label in made.best.items()
-        if label == made.base
-    ]
-    yield Number.in_units(float(np.mean(wrong)) if wrong else math.nan, SHARE)
+    wrong = np.concatenate([made.took[~made.better] for made in models])
+    yield Number.in_units(float(wrong.mean()) if len(wrong) else math.nan, SHARE)
 
 
 # One of several numbers of groups ---------------------------------------------------------------
@@ -244,31 +230,16 @@ def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
 def nested_k(study: Study, frame: Frame) -> Table:
     """Show which entry a held-out fifth picks, and what that gives."""
     loss = study.settings["loss"]
-    note = f"chosen by the lowest {title_of(loss)} on the last, refitted on all."
-    return Table(
-        "nested-k",
-        f"Chosen by {loss} on a held-out fifth",
-        *_by_choice(study, frame, f"held_out_{loss}", f"Fitted on four fifths, {note}"),
-    )
+    return _by_choice("nested-k", study, frame, f"held_out_{loss}", loss=title_of(loss))
 
 
 def oracle_k(study: Study, frame: Frame) -> Table:
     """Show the entry that is best on the test split: a bound, not a method."""
-    judge = study.metrics[0]
-    note = (
-        f"Each fit takes the entry with the lowest test {title_of(judge)}: a "
-        "diagnostic that reads the test labels, and cannot be deployed."
-    )
-    return Table("oracle-k", "Chosen on the test split", *_by_choice(study, frame, judge, note))
+    return _by_choice("oracle-k", study, frame, study.metrics[0])
 
 
-def _by_choice(
-    study: Study, frame: Frame, judge: str, note: str
-) -> tuple[tuple[str, ...], tuple[Row, ...], str, tuple[str, ...]]:
-    """Return what choosing by the lowest ``judge`` gives, beside the baseline and the fixed entry.
-
-    These are the header, the rows, the note and the sentences of a table.
-    """
+def _by_choice(name: str, study: Study, frame: Frame, judge: str, **words: str) -> Table:
+    """Show what choosing by the lowest ``judge`` gives, beside the baseline and a fixed entry."""
     fixed, metric = study.settings["fixed"], study.metrics[0]
     found: list[Row] = []
     above: list[tuple[float, str]] = []
@@ -279,21 +250,275 @@ def _by_choice(
         picks = {
             fit: label
             for fit, label in picks.items()
-            if label and {*kept, label} <= set(lines[metric].get(fit, ()))
+            if label and {*kept, label} <= lines[metric].get(fit, {}).keys()
         }
-        columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
-        numbers = {
-            label: [chosen_number(lines[m], chosen, m) for m in study.metrics]
-            for label, chosen in columns.items()
-        }
-        for label, own in numbers.items():
+        means: dict[str, float] = {}
+        for label in ("chosen", *kept):
+            chosen = picks if label == "chosen" else dict.fromkeys(picks, label)
+            numbers = [
+                chosen_number({fit: lines[m][fit][one] for fit, one in chosen.items()}, m)
+                for m in study.metrics
+            ]
             text = picks_text(picks) if label == "chosen" else ""
-            found.append((budget, models, label, text, *own))
+            found.append((budget, models, label, text, *numbers))
+            means[label] = numbers[0].value
         if models != "all" and fixed in kept and picks:
-            above.append((numbers["chosen"][0].value - numbers[fixed][0].value, models))
+            above.append((means["chosen"] - means[fixed], models))
     said: tuple[str, ...] = ()
     if above:
-        ends = (f"{written(gap, signed=True)} ({name})" for gap, name in (min(above), max(above)))
+        ends = (f"{written(gap, signed=True)} ({model})" for gap, model in (min(above), max(above)))
         said = (f"Chosen minus {fixed} in {heading_of(metric)}: from {' to '.join(ends)}.",)
-    header = ("samples", "models", "entry", "picks", *map(heading_of, study.metrics))
-    return header, tuple(found), f"{note} Test metrics, {SPREAD}; draws are averaged first.", said
+    return table_of(name, study, found, *map(heading_of, study.metrics), said=said, **words)
+
+
+# What is promised beforehand, and what comes of it ----------------------------------------------
+
+#: What is known of a candidate before it is used: its gain on left-out samples of the calibration
+#: split, and how far its temperatures lie apart.
+PROMISED, T_RATIO = "predicted gain", "T ratio"
+
+
+def _mean(values: Values) -> float:
+    """Return the mean over cells of the means over draws."""
+    means = [float(np.mean(draws)) for draws in values.values()]
+    return float(np.mean(means)) if means else math.nan
+
+
+def signal_to_noise(study: Study, frame: Frame) -> Table:
+    """Show what grouping by a signal promised, and what it gave."""
+    found = [
+        (budget, models, label, *_promise(study, part, label))
+        for budget, models, part in frame.where(set=CLEAN).blocks()
+        for label in part.where(metric="signal_to_noise").unique("label")
+    ]
+    return table_of("signal-to-noise", study, found)
+
+
+def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
+    entry = next(entry for entry in study.entries if entry.label == label)
+    objective = entry.options.get("objective", method(entry.name).objective)
+    # One temperature by the same loss is what groups of it are compared with.
+    one, loss = {"bce": ("tva-ts", "top_label_bce"), "nll": ("ts-nll", "nll")}[str(objective)]
+    ece, losses = (paired(part, m, label, one) for m in ("ece15", loss))
+    yield loss
+    signs = {float(np.sign(np.mean(draws))) for draws in ece.values()}
+    words = {(): "unknown", (-1.0,): "wins", (1.0,): "loses"}
+    yield words.get(tuple(signs), "mixed")
+    for metric in ("signal_to_noise", "signal_to_noise_floor", "signal_to_noise_random"):
+        yield Number(1000 * _mean(part.values(metric, label)))
+    p_values = [p for own in part.values("p_value", label).values() for p in own if p == p]
+    yield Number(float(np.median(p_values)) if p_values else math.nan, digits=3)
+    # A gain of three groups is small: one digit more than tables have.
+    yield Number.in_units(_mean(part.values("predicted_gain", label)), X100, 3)
+    yield Number.in_units(-_mean(losses), X100, 3)
+    yield Number.in_units(-_mean(ece), PERCENT, 2)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A model at a budget: what its calibration split says of a candidate, and what it gains.
+
+    ``criteria`` are known beforehand; ``gains``, by metric, are negative where it loses.
+    """
+
+    samples: str
+    model: str
+    rich: str
+    criteria: dict[str, float]
+    gains: dict[str, float]
+
+
+def _units(study: Study, frame: Frame) -> list[_Unit]:
+    named = {PROMISED: f"gain_{study.settings['rules'][0]}", T_RATIO: "temperature_ratio"}
+    found = []
+    for samples, model, part in frame.where(set=CLEAN).models():
+        for rich in part.unique("label"):
+            criteria = {name: _mean(part.values(metric, rich)) for name, metric in named.items()}
+            gains = {m: -_mean(paired(part, m, rich, study.baseline)) for m in study.metrics}
+            if rich != study.baseline and not math.isnan(gains[study.metrics[0]]):
+                found.append(_Unit(samples, model, rich, criteria, gains))
+    return found
+
+
+def on_off(study: Study, frame: Frame) -> Table:
+    """Show cell by cell what the calibration split says of routing, and what routing gave."""
+    first = study.metrics[0]
+    rows: list[Row] = []
+    for unit in sorted(_units(study, frame), key=lambda unit: -unit.gains[first]):
+        gain = unit.gains[first]
+        outcome = "wins" if gain > 0 else "loses" if gain < 0 else "tie"
+        # A gain of a few groups is small: one digit more than tables have.
+        promised = Number.in_units(unit.criteria[PROMISED], X100, 3)
+        gains = [Number.in_units(value, unit_of(m)) for m, value in unit.gains.items()]
+        words = (unit.samples, unit.model, unit.rich, outcome)
+        rows.append((*words, promised, Number(unit.criteria[T_RATIO]), *gains))
+    heads = (X100.heading(PROMISED, difference=True), T_RATIO) if rows else ()
+    gained = (unit_of(m).heading(f"{title_of(m)} gain", difference=True) for m in study.metrics)
+    return table_of("on-off", study, rows, *heads, *gained, loss=title_of(study.settings["loss"]))
+
+
+def gate(study: Study, frame: Frame) -> Table:
+    """Show how well each criterion ranks the cells, and whether any threshold tells them apart."""
+    units = _units(study, frame)
+    found: list[Row] = []
+    sentences: list[str] = []
+    for rich in dict.fromkeys(unit.rich for unit in units):
+        own = [unit for unit in units if unit.rich == rich]
+        for name in (PROMISED, T_RATIO):
+            for metric in study.metrics:
+                known = [u for u in own if math.isfinite(u.criteria[name] + u.gains[metric])]
+                found.append((rich, name, metric, f"{len(known):,}", *_ranked(known, name, metric)))
+            sentences += _twins(own, name, study.metrics[0])
+    return table_of("gate", study, found, said=sentences)
+
+
+def _ranked(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str | Number]:
+    """Yield whether a threshold separates the cells, the correlation, p, and two counts."""
+    x = np.array([unit.criteria[name] for unit in units])
+    gain = np.array([unit.gains[metric] for unit in units])
+    win, lose = x[gain > 0], x[gain < 0]
+    both = bool(len(win) and len(lose))
+    separates = "yes" if both and win.min() > lose.max() else "no"
+    yield separates if both else "one outcome only"
+    rho, low, high = rank_interval(x, gain)
+    yield Number(rho) if math.isnan(low) else Number(rho, None, low, high)
+    defined = not math.isnan(rho)
+    yield Number(float(scipy.stats.spearmanr(x, gain).pvalue) if defined else math.nan, digits=3)
+    if not both:
+        yield from (Number(), Number())
+        return
+    yield Number(int((win > lose.max()).sum()), of=len(win))
+    # The largest share of cells that "route from this value on" gets right.
+    cuts = (*win, *lose, math.inf)
+    right = max(int((win >= cut).sum()) + int((lose < cut).sum()) for cut in cuts)
+    yield Number.in_units(right / (len(win) + len(lose)), SHARE)
+
+
+def _twins(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str]:
+    """Name the winner and the loser that the criterion puts in the wrong order most nearly."""
+    pairs = [
+        (abs(a.criteria[name] - b.criteria[name]), i, j)
+        for i, a in enumerate(units)
+        for j, b in enumerate(units)
+        if a.gains[metric] > 0 > b.gains[metric] and a.criteria[name] <= b.criteria[name]
+    ]
+    if pairs:
+        unit = unit_of(metric)
+        said = (
+            f"{one.model} at {one.samples} samples ({unit.number(one.gains[metric], signed=True)} "
+            f"{unit.change})"
+            for one in (units[i] for i in min(pairs)[1:])
+        )
+        yield (
+            f"No threshold on the {name} separates {' from '.join(said)}: the cell that loses in "
+            f"{title_of(metric)} does not have the lower value."
+        )
+
+
+# In which models a method wins ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Which method is best in one cell of the map, how far ahead, and ours minus each rival."""
+
+    samples: str
+    dataset: str
+    backbone: str
+    set: str
+    metric: str
+    best: str
+    lead: Number
+    gaps: dict[str, Interval | None]
+
+    def ahead(self, rival: str) -> bool:
+        """Whether our mean is strictly better, chance or not."""
+        gap = self.gaps[rival]
+        return gap is not None and _sign(self.metric) * gap.point < 0
+
+    def against(self, rival: str) -> str:
+        """Return "wins", "loses" or "tie"; without an interval "ahead" or "behind"."""
+        gap = self.gaps[rival]
+        if gap is None:
+            return "unknown"
+        if is_bare(gap):
+            return "ahead" if self.ahead(rival) else "behind"
+        word = gap.verdict("higher" if _sign(self.metric) < 0 else "lower")
+        return {"better": "wins", "worse": "loses"}.get(word, "tie")
+
+
+def _sign(metric: str) -> float:
+    return -1.0 if better_of(metric) == "higher" else 1.0
+
+
+def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
+    """Yield every cell of the map: each model, clean and shifted, in each metric."""
+    ours = study.settings["gain_of"]
+    for (_, *names), part in frame.groups("budget", "dataset", "backbone"):
+        model = names[0], names[1]
+        for name, rows in sets_of(part):
+            labels = rows.unique("label")
+            rivals = [r for r in study.settings["rivals"] if r in labels and ours in labels]
+            for metric in rows.measured(study.metrics):
+                means = {
+                    label: _sign(metric) * number_of(rows.values(metric, label), metric).value
+                    for label in labels
+                }
+                first, second, *_ = *sorted(filter(math.isfinite, means.values())), *[math.nan] * 2
+                lead = Number(second - first, digits=unit_of(metric).digits)
+                gaps = {rival: _gap(study, rows, name, metric, (ours, rival)) for rival in rivals}
+                yield Outcome(part.samples, *model, name, metric, lowest(means), lead, gaps)
+
+
+def _gap(
+    study: Study, rows: Frame, name: str, metric: str, pair: tuple[str, str]
+) -> Interval | None:
+    """Return the difference of two labels: seeds and draws resampled, or seeds and shifted sets."""
+    if name == SHIFTED:
+        values, _ = cube(rows, metric, *pair)
+        return None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[WHOLE]
+    return over_models(models_of(rows, paired(rows, metric, *pair)), study, single=True)
+
+
+def scope_map(study: Study, frame: Frame) -> Table:
+    """Show for every model which method is best, and how ours stands against its rivals."""
+    found = (
+        (
+            *(one.samples, f"{one.dataset} {one.backbone}", one.set, title_of(one.metric)),
+            *(one.best, rival, one.against(rival), one.lead, shown(gap, one.metric)),
+        )
+        for one in outcomes(study, frame)
+        for rival, gap in one.gaps.items()
+    )
+    intervals = intervals_text(study, "seeds", "draws")
+    return table_of("scope-map", study, found, said=one_seed(frame), intervals=intervals)
+
+
+def regimes(study: Study, frame: Frame) -> Table:
+    """Count bests, wins and losses over the models of each data set, and over all."""
+    found: list[Row] = []
+    for _, part in frame.groups("budget"):
+        every = list(outcomes(study, part))
+        datasets = list(dict.fromkeys(one.dataset for one in every))
+        for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
+            blocks: dict[tuple[str, str], list[Outcome]] = {}
+            for one in every:
+                if dataset in (one.dataset, "all"):
+                    blocks.setdefault((one.set, one.metric), []).append(one)
+            samples = part.samples if dataset == "all" else part.where(dataset=dataset).samples
+            for (name, metric), own in blocks.items():
+                words = (samples, dataset, name, title_of(metric))
+                found += [(*words, *counts) for counts in _counted(own)]
+    return table_of("regimes", study, found)
+
+
+def _counted(own: list[Outcome]) -> Iterator[Row]:
+    best = Counter(one.best for one in own)
+    named = ", ".join(f"{label} {count}" for label, count in best.most_common())
+    widest = max((one.lead for one in own), key=lambda lead: np.nan_to_num(lead.value, nan=-1.0))
+    for rival in own[0].gaps:
+        there = [one for one in own if rival in one.gaps]
+        words = Counter(one.against(rival) for one in there)
+        counts = " / ".join(str(words[word]) for word in ("wins", "tie", "loses"))
+        ahead = Number(sum(one.ahead(rival) for one in there), of=len(there))
+        yield f"{len(own):,}", named, rival, counts, ahead, widest

@@ -21,7 +21,6 @@ from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
     LEVEL,
-    SPREAD,
     below_zero,
     compared_labels,
     intervals_text,
@@ -32,6 +31,7 @@ from smallcal_lab.studies.tables.clean import (
     one_seed,
     paired,
     shown,
+    table_of,
     verdict_on,
     with_best,
 )
@@ -83,32 +83,19 @@ def shift_means(study: Study, frame: Frame) -> Table:
     """Show every metric under shift: mean over sets, then mean and spread over seeds."""
     rows = shifted_rows(frame)
     metrics = _metrics(study, rows)
-    return Table(
-        "shift-means",
-        "Under shift",
-        ("samples", "models", "method", *map(heading_of, metrics)),
-        metric_rows(rows, lambda part: [(part, metric) for metric in metrics]),
-        "Fitted on clean samples; each shifted sample is routed by its own logits. Mean over "
-        f"shifted sets, then {SPREAD}.",
-    )
+    return table_of("shift-means", study, metric_rows(rows, metrics), *map(heading_of, metrics))
 
 
 def by_severity(study: Study, frame: Frame) -> Table:
     """Show the study's first metric at each severity."""
-    metric = study.metrics[0]
     severities = sorted(shifted_rows(frame).unique("severity"))
 
-    def columns(part: Frame) -> list[tuple[Frame, str]]:
-        sets = [part.where(set=CLEAN), *(at_severity(part, s) for s in severities)]
-        return [(rows, metric) for rows in sets]
+    def parts(block: Frame) -> list[Frame]:
+        return [block.where(set=CLEAN), *(at_severity(block, s) for s in severities)]
 
-    return Table(
-        "severity",
-        f"{title_of(metric)} by severity",
-        ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
-        metric_rows(frame.where(metric=metric), columns) if severities else (),
-        f"{heading_of(metric)}. Mean over the sets of a severity, then {SPREAD}.",
-    )
+    rows = metric_rows(frame.where(metric=study.metrics[0]), study.metrics[:1], parts)
+    heads = (f"severity {severity}" for severity in severities)
+    return table_of("severity", study, rows if severities else (), *heads)
 
 
 def cube(
@@ -157,37 +144,22 @@ def three_tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
     rows = shifted_rows(frame)
     found: list[Row] = []
-    absent: set[str] = set()
+    left_out: set[str] = set()
     for sets, part in subsets(rows):
         # One form of table after the other: what is drawn for one serves all of its form.
         for metric, (budget, model, own) in product(_metrics(study, rows), list(part.models())):
             for pair in compared_labels(study, own):
-                values, left_out = cube(own, metric, *pair)
-                absent |= set(left_out)
+                values, lacking = cube(own, metric, *pair)
+                left_out |= set(lacking)
                 if values is not None:
                     three = tiers(values, n_boot=study.n_boot, level=LEVEL)
                     words = (budget, model, sets, metric, *pair, verdict_on({metric: three[WHOLE]}))
-                    numbers = (shown(interval, metric) for interval in three.values())
-                    found.append((*words, *numbers, below_zero(three[WHOLE])))
-    note = (
-        "The method minus the other in points, mean over seeds, corruptions and severities; "
-        f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
-        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict; "
-        "P is the share of its resamples that are below zero."
-    )
+                    numbers = [shown(interval, metric) for interval in three.values()]
+                    found.append((*words, *numbers, below_zero(numbers[-1])))
+    absent = ", ".join(sorted(left_out))
     if absent:
-        note += f" Left out, because a severity or a seed is missing: {', '.join(sorted(absent))}."
-    return Table(
-        "tiers",
-        "Differences under shift",
-        (
-            *("samples", "models", "sets", "metric", "method", "minus", "verdict"),
-            *("cell", "corruption", WHOLE, "P(difference < 0)"),
-        ),
-        tuple(found),
-        note,
-        one_seed(rows),
-    )
+        absent = f" Left out, because a severity or a seed is missing: {absent}."
+    return table_of("tiers", study, found, said=one_seed(rows), absent=absent)
 
 
 def occupancy(study: Study, frame: Frame) -> Table:
@@ -205,14 +177,8 @@ def occupancy(study: Study, frame: Frame) -> Table:
                 shares = (number_of(some.values(metric, label), metric) for metric in metrics)
                 yield name, *(replace(share, digits=1) for share in shares)
 
-    return Table(
-        "occupancy",
-        "Groups",
-        ("samples", "models", "method", "set", *(f"group {group} %" for group in groups)),
-        label_rows(rows, cells),
-        "Share of test samples in each group, counted from 0, lowest scores first. Mean over sets "
-        f"and draws, then {SPREAD}.",
-    )
+    heads = (f"group {group} %" for group in groups)
+    return table_of("occupancy", study, label_rows(rows, cells), *heads)
 
 
 def controls(study: Study, frame: Frame) -> Table:
@@ -240,21 +206,20 @@ def controls(study: Study, frame: Frame) -> Table:
         for severity in sorted(own.unique("severity")):
             yield str(severity), *numbers(at_severity(own, severity), label)
 
-    name = study.settings["control"].replace("_", " ")
-    header = []
-    for m in metrics:
-        change = unit_of(m).heading(f"{title_of(m)} difference", difference=True)
-        header += [heading_of(m), f"{title_of(m)} {name}", change]
-        header += [f"{title_of(m)} difference, {what}" for what in ("sets", "corruptions")]
-    return Table(
+    name, rows = study.settings["control"].replace("_", " "), shifted_rows(frame)
+    heads = []
+    for title, unit in ((title_of(m), unit_of(m)) for m in metrics):
+        change = f"{title} difference"
+        heads += [unit.heading(title), f"{title} {name}", unit.heading(change, difference=True)]
+        heads += [f"{change}, sets", f"{change}, corruptions"]
+    return table_of(
         "controls",
-        f"Deployed, and {name}",
-        ("samples", "models", "method", "severity", *header),
-        label_rows(shifted_rows(frame), cells),
-        f"Mean over sets, then {SPREAD}; control minus deployed, with "
-        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}, then of single sets, and "
-        "of corruptions. The control cannot be deployed.",
-        one_seed(shifted_rows(frame)),
+        study,
+        label_rows(rows, cells),
+        *heads,
+        said=one_seed(rows),
+        control=name,
+        intervals=intervals_text(study, "seeds", "corruptions", "severities"),
     )
 
 
@@ -287,14 +252,7 @@ def sets(study: Study, frame: Frame) -> Table:
             for metric in metrics
         ]
         found += [(*where, *row) for row in zip(labels, *columns, strict=True)]
-    return Table(
-        "sets",
-        "Set by set",
-        ("samples", "models", "set", "method", *map(heading_of, metrics)),
-        tuple(found),
-        f"Fitted on clean samples. Each set: {_FITS}. All: mean ± standard deviation over sets, of "
-        "their means over fits. Bold: best of its block, as printed.",
-    )
+    return table_of("sets", study, found, *map(heading_of, metrics), fits=_FITS)
 
 
 def _over_sets(parts: list[Frame], metric: str, label: str) -> Number:
@@ -337,21 +295,9 @@ def harm(study: Study, frame: Frame) -> Table:
                     f"{model}, {samples} samples, {name}: {len(winners)} of {len(wins)} methods "
                     f"are better than {raw} in {title_of(metric)}{named}."
                 )
-    return Table(
-        "harm",
-        f"Against {raw}",
-        (
-            *("samples", "models", "set", "method"),
-            *(
-                name
-                for m in metrics
-                for name in (heading_of(m, difference=True), f"{title_of(m)} better in")
-            ),
-        ),
-        tuple(found),
-        f"The method minus {raw}, on the same set; {_FITS}. Better in: the fits that are.",
-        tuple(sentences),
-    )
+    columns = ((heading_of(m, difference=True), f"{title_of(m)} better in") for m in metrics)
+    heads = (name for pair in columns for name in pair)
+    return table_of("harm", study, found, *heads, said=sentences, fits=_FITS)
 
 
 # Corruption by corruption -----------------------------------------------------------------------
@@ -406,21 +352,9 @@ def heterogeneity(study: Study, frame: Frame) -> Table:
                 f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
                 f"{', '.join(gains)} for {best} of {len(kinds)} corruptions."
             )
-    return Table(
-        "heterogeneity",
-        f"Where {ours} gains",
-        (
-            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
-            *(f"gain over {label}" for label in rivals),
-            *map(gap_heading, sided),
-        ),
-        tuple(found),
-        f"{heading_of(metric)}, means over severities and seeds, in order of the uncalibrated "
-        "model's error; gains in points. Rank correlations (Spearman) with "
-        f"{100 * LEVEL:g} % intervals."
-        + (" A gap is mean confidence minus accuracy, in points." if sided else ""),
-        tuple(sentences),
-    )
+    more = " A gap is mean confidence minus accuracy, in points." if sided else ""
+    heads = *(f"gain over {label}" for label in rivals), *map(gap_heading, sided)
+    return table_of("heterogeneity", study, found, *heads, said=sentences, gaps=more)
 
 
 def gap_labels(study: Study, frame: Frame) -> list[str]:
