@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,18 +113,17 @@ _BASE, _RICH = False, True
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """In which fits a policy took a candidate in place of the baseline, and what either gives."""
+    """In which fits a policy took a candidate in place of the baseline, and what either gives.
+
+    ``better`` says where the candidate is better, which is not known beforehand.
+    """
 
     metric: str
     fits: list[Fit]
     base: FloatArray
     rich: FloatArray
     took: npt.NDArray[np.bool_]
-
-    @property
-    def better(self) -> npt.NDArray[np.bool_]:
-        """Where the candidate is better, which is not known beforehand."""
-        return self.rich < self.base - ROUNDING
+    better: npt.NDArray[np.bool_]
 
     def number(self, rich: object) -> Number:
         """Return the metric with the candidate taken in these fits, in the units of tables."""
@@ -130,27 +131,15 @@ class Choice:
         return chosen_number(dict(zip(self.fits, values, strict=True)), self.metric)
 
     @property
-    def excess(self) -> float:
-        """How far the picks are above the best ones."""
-        return self.number(self.took).value - self.number(self.better).value
+    def numbers(self) -> list[Number]:
+        """The metric of the baseline, the candidate, the picks and the best picks."""
+        return [self.number(rich) for rich in (_BASE, _RICH, self.took, self.better)]
 
     @property
-    def regrets(self) -> list[float]:
-        """The same fit by fit."""
-        gap = self.rich - self.base
-        regret = unit_of(self.metric).scale * gap * (self.took * 1.0 - self.better)
-        return [float(value) for value in regret]
-
-    @property
-    def helps_by(self) -> float:
-        """How much lower the candidate's mean is."""
-        return self.number(_BASE).value - self.number(_RICH).value
-
-    @property
-    def follows(self) -> bool:
-        """Whether the picks' mean is nearer to the candidate's than to the other's."""
-        gain = self.number(_BASE).value - self.number(self.took).value
-        return abs(gain) > abs(self.helps_by) / 2
+    def regrets(self) -> FloatArray:
+        """How far the pick is above the best one, fit by fit."""
+        apart = self.took.astype(float) - self.better
+        return unit_of(self.metric).scale * (self.rich - self.base) * apart
 
 
 def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
@@ -163,8 +152,8 @@ def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str)
         accepted = lines_of(taken, f"accepted_{policy}")
         known = [fit for fit in known if rich in accepted.get(fit, ())]
         took = [bool(accepted[fit][rich]) for fit in known]
-    ours, theirs = (np.array([lines[fit][label] for fit in known]) for label in (rich, base))
-    return Choice(metric, known, theirs, ours, np.array(took, dtype=bool))
+    b, r = (np.array([lines[fit][label] for fit in known]) for label in (base, rich))
+    return Choice(metric, known, b, r, np.array(took, dtype=bool), r < b - ROUNDING)
 
 
 def _candidates(study: Study) -> list[str]:
@@ -182,10 +171,10 @@ def selector(study: Study, frame: Frame) -> Table:
                     made = _choice(study, part, own, rich, rule)
                     labels = [rich if took else base for took in made.took]
                     picks = picks_text(dict(zip(made.fits, labels, strict=True)))
-                    numbers = map(made.number, (_BASE, _RICH, made.took, made.better))
                     if made.fits:
-                        words = (budget, models, name, rich, rule, picks)
-                        found.append((*words, *numbers, Number(made.excess)))
+                        *_, picked, best = numbers = made.numbers
+                        excess = Number(picked.value - best.value)
+                        found.append((budget, models, name, rich, rule, picks, *numbers, excess))
     return table_of("selector", study, found)
 
 
@@ -211,15 +200,17 @@ def regret(study: Study, frame: Frame) -> Table:
 
 
 def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
-    regrets = [value for made in models for value in made.regrets]
+    digits = unit_of(models[0].metric).digits
+    base, rich, picked, best = np.array([[n.value for n in made.numbers] for made in models]).T
+    regrets = np.concatenate([made.regrets for made in models])
     yield f"{len(models):,}"
     yield f"{len(regrets):,}"
-    for cost in (np.mean([made.excess for made in models]), np.mean(regrets), max(regrets)):
-        yield Number(float(cost), digits=unit_of(models[0].metric).digits)
-    helped = [made.follows for made in models if made.helps_by > margin]
-    hurt = [not made.follows for made in models if -made.helps_by > margin]
-    yield Number(sum(helped), of=len(helped))
-    yield Number(sum(hurt), of=len(hurt))
+    for cost in ((picked - best).mean(), regrets.mean(), regrets.max()):
+        yield Number(float(cost), digits=digits)
+    # The picks follow where their mean is nearer to the candidate's than to the other's.
+    gain, follows = base - rich, abs(base - picked) > abs(base - rich) / 2
+    yield Number(int(follows[gain > margin].sum()), of=int((gain > margin).sum()))
+    yield Number(int((~follows)[-gain > margin].sum()), of=int((-gain > margin).sum()))
     wrong = np.concatenate([made.took[~made.better] for made in models])
     yield Number.in_units(float(wrong.mean()) if len(wrong) else math.nan, SHARE)
 
@@ -314,18 +305,8 @@ def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
     yield Number.in_units(-_mean(ece), PERCENT, 2)
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A model at a budget: what its calibration split says of a candidate, and what it gains.
-
-    ``criteria`` are known beforehand; ``gains``, by metric, are negative where it loses.
-    """
-
-    samples: str
-    model: str
-    rich: str
-    criteria: dict[str, float]
-    gains: dict[str, float]
+#: A model at a budget: its samples, name and candidate, what is known, gains by metric.
+_Unit = dict[str, Any]
 
 
 def _units(study: Study, frame: Frame) -> list[_Unit]:
@@ -333,10 +314,11 @@ def _units(study: Study, frame: Frame) -> list[_Unit]:
     found = []
     for samples, model, part in frame.where(set=CLEAN).models():
         for rich in part.unique("label"):
-            criteria = {name: _mean(part.values(metric, rich)) for name, metric in named.items()}
+            unit = {"samples": samples, "model": model, "rich": rich}
+            known = {name: _mean(part.values(metric, rich)) for name, metric in named.items()}
             gains = {m: -_mean(paired(part, m, rich, study.baseline)) for m in study.metrics}
             if rich != study.baseline and not math.isnan(gains[study.metrics[0]]):
-                found.append(_Unit(samples, model, rich, criteria, gains))
+                found.append({**unit, **known, **gains})
     return found
 
 
@@ -344,14 +326,12 @@ def on_off(study: Study, frame: Frame) -> Table:
     """Show cell by cell what the calibration split says of routing, and what routing gave."""
     first = study.metrics[0]
     rows: list[Row] = []
-    for unit in sorted(_units(study, frame), key=lambda unit: -unit.gains[first]):
-        gain = unit.gains[first]
-        outcome = "wins" if gain > 0 else "loses" if gain < 0 else "tie"
+    for unit in sorted(_units(study, frame), key=lambda unit: -unit[first]):
+        outcome = "wins" if unit[first] > 0 else "loses" if unit[first] < 0 else "tie"
         # A gain of a few groups is small: one digit more than tables have.
-        promised = Number.in_units(unit.criteria[PROMISED], X100, 3)
-        gains = [Number.in_units(value, unit_of(m)) for m, value in unit.gains.items()]
-        words = (unit.samples, unit.model, unit.rich, outcome)
-        rows.append((*words, promised, Number(unit.criteria[T_RATIO]), *gains))
+        known = Number.in_units(unit[PROMISED], X100, 3), Number(unit[T_RATIO])
+        gains = (Number.in_units(unit[m], unit_of(m)) for m in study.metrics)
+        rows.append((unit["samples"], unit["model"], unit["rich"], outcome, *known, *gains))
     heads = (X100.heading(PROMISED, difference=True), T_RATIO) if rows else ()
     gained = (unit_of(m).heading(f"{title_of(m)} gain", difference=True) for m in study.metrics)
     return table_of("on-off", study, rows, *heads, *gained, loss=title_of(study.settings["loss"]))
@@ -362,20 +342,19 @@ def gate(study: Study, frame: Frame) -> Table:
     units = _units(study, frame)
     found: list[Row] = []
     sentences: list[str] = []
-    for rich in dict.fromkeys(unit.rich for unit in units):
-        own = [unit for unit in units if unit.rich == rich]
+    for rich in dict.fromkeys(unit["rich"] for unit in units):
+        own = [unit for unit in units if unit["rich"] == rich]
+        for name, metric in product((PROMISED, T_RATIO), study.metrics):
+            pairs = np.array([(unit[name], unit[metric]) for unit in own])
+            x, gain = pairs[np.isfinite(pairs).all(axis=1)].T
+            found.append((rich, name, metric, f"{len(x):,}", *_ranked(x, gain)))
         for name in (PROMISED, T_RATIO):
-            for metric in study.metrics:
-                known = [u for u in own if math.isfinite(u.criteria[name] + u.gains[metric])]
-                found.append((rich, name, metric, f"{len(known):,}", *_ranked(known, name, metric)))
             sentences += _twins(own, name, study.metrics[0])
     return table_of("gate", study, found, said=sentences)
 
 
-def _ranked(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str | Number]:
+def _ranked(x: FloatArray, gain: FloatArray) -> Iterator[str | Number]:
     """Yield whether a threshold separates the cells, the correlation, p, and two counts."""
-    x = np.array([unit.criteria[name] for unit in units])
-    gain = np.array([unit.gains[metric] for unit in units])
     win, lose = x[gain > 0], x[gain < 0]
     both = bool(len(win) and len(lose))
     separates = "yes" if both and win.min() > lose.max() else "no"
@@ -397,15 +376,14 @@ def _ranked(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str | Nu
 def _twins(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str]:
     """Name the winner and the loser that the criterion puts in the wrong order most nearly."""
     pairs = [
-        (abs(a.criteria[name] - b.criteria[name]), i, j)
-        for i, a in enumerate(units)
-        for j, b in enumerate(units)
-        if a.gains[metric] > 0 > b.gains[metric] and a.criteria[name] <= b.criteria[name]
+        (abs(a[name] - b[name]), i, j)
+        for (i, a), (j, b) in product(enumerate(units), repeat=2)
+        if a[metric] > 0 > b[metric] and a[name] <= b[name]
     ]
     if pairs:
         unit = unit_of(metric)
         said = (
-            f"{one.model} at {one.samples} samples ({unit.number(one.gains[metric], signed=True)} "
+            f"{one['model']} at {one['samples']} samples ({unit.number(one[metric], signed=True)} "
             f"{unit.change})"
             for one in (units[i] for i in min(pairs)[1:])
         )
@@ -418,9 +396,11 @@ def _twins(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str]:
 # In which models a method wins ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Which method is best in one cell of the map, how far ahead, and ours minus each rival."""
+class Outcome(NamedTuple):
+    """Which method is best in one cell of the map, how far ahead, and how ours stands.
+
+    ``rivals`` has for each how ours stands, whether it is ahead, if by chance, and the difference.
+    """
 
     samples: str
     dataset: str
@@ -429,45 +409,43 @@ class Outcome:
     metric: str
     best: str
     lead: Number
-    gaps: dict[str, Interval | None]
-
-    def ahead(self, rival: str) -> bool:
-        """Whether our mean is strictly better, chance or not."""
-        gap = self.gaps[rival]
-        return gap is not None and _sign(self.metric) * gap.point < 0
-
-    def against(self, rival: str) -> str:
-        """Return "wins", "loses" or "tie"; without an interval "ahead" or "behind"."""
-        gap = self.gaps[rival]
-        if gap is None:
-            return "unknown"
-        if is_bare(gap):
-            return "ahead" if self.ahead(rival) else "behind"
-        word = gap.verdict("higher" if _sign(self.metric) < 0 else "lower")
-        return {"better": "wins", "worse": "loses"}.get(word, "tie")
+    rivals: dict[str, tuple[str, bool, Number]]
 
 
-def _sign(metric: str) -> float:
-    return -1.0 if better_of(metric) == "higher" else 1.0
+def _standing(metric: str, gap: Interval | None) -> tuple[str, bool, Number]:
+    """Return "wins", "loses" or "tie"; without an interval "ahead" or "behind"."""
+    if gap is None:
+        return "unknown", False, Number()
+    higher = better_of(metric) == "higher"
+    ahead = gap.point > 0 if higher else gap.point < 0
+    word = {"better": "wins", "worse": "loses"}.get(gap.verdict("higher" if higher else "lower"))
+    if is_bare(gap):
+        word = "ahead" if ahead else "behind"
+    return word or "tie", ahead, shown(gap, metric)
 
 
 def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
     """Yield every cell of the map: each model, clean and shifted, in each metric."""
     ours = study.settings["gain_of"]
-    for (_, *names), part in frame.groups("budget", "dataset", "backbone"):
-        model = names[0], names[1]
-        for name, rows in sets_of(part):
+    for (_, *model), part in frame.groups("budget", "dataset", "backbone"):
+        regimes = (
+            (*one, metric) for one in sets_of(part) for metric in one[1].measured(study.metrics)
+        )
+        for name, rows, metric in regimes:
             labels = rows.unique("label")
-            rivals = [r for r in study.settings["rivals"] if r in labels and ours in labels]
-            for metric in rows.measured(study.metrics):
-                means = {
-                    label: _sign(metric) * number_of(rows.values(metric, label), metric).value
-                    for label in labels
-                }
-                first, second, *_ = *sorted(filter(math.isfinite, means.values())), *[math.nan] * 2
-                lead = Number(second - first, digits=unit_of(metric).digits)
-                gaps = {rival: _gap(study, rows, name, metric, (ours, rival)) for rival in rivals}
-                yield Outcome(part.samples, *model, name, metric, lowest(means), lead, gaps)
+            sign = -1.0 if better_of(metric) == "higher" else 1.0
+            means = {
+                label: sign * number_of(rows.values(metric, label), metric).value
+                for label in labels
+            }
+            first, second, *_ = *sorted(filter(math.isfinite, means.values())), *[math.nan] * 2
+            lead = Number(second - first, digits=unit_of(metric).digits)
+            rivals = {
+                rival: _standing(metric, _gap(study, rows, name, metric, (ours, rival)))
+                for rival in study.settings["rivals"]
+                if {ours, rival} <= set(labels)
+            }
+            yield Outcome(part.samples, *model, name, metric, lowest(means), lead, rivals)
 
 
 def _gap(
@@ -482,14 +460,14 @@ def _gap(
 
 def scope_map(study: Study, frame: Frame) -> Table:
     """Show for every model which method is best, and how ours stands against its rivals."""
-    found = (
+    found = [
         (
             *(one.samples, f"{one.dataset} {one.backbone}", one.set, title_of(one.metric)),
-            *(one.best, rival, one.against(rival), one.lead, shown(gap, one.metric)),
+            *(one.best, rival, word, one.lead, gap),
         )
         for one in outcomes(study, frame)
-        for rival, gap in one.gaps.items()
-    )
+        for rival, (word, _, gap) in one.rivals.items()
+    ]
     intervals = intervals_text(study, "seeds", "draws")
     return table_of("scope-map", study, found, said=one_seed(frame), intervals=intervals)
 
@@ -501,14 +479,12 @@ def regimes(study: Study, frame: Frame) -> Table:
         every = list(outcomes(study, part))
         datasets = list(dict.fromkeys(one.dataset for one in every))
         for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
-            blocks: dict[tuple[str, str], list[Outcome]] = {}
-            for one in every:
-                if dataset in (one.dataset, "all"):
-                    blocks.setdefault((one.set, one.metric), []).append(one)
+            own = [one for one in every if dataset in (one.dataset, "all")]
             samples = part.samples if dataset == "all" else part.where(dataset=dataset).samples
-            for (name, metric), own in blocks.items():
+            for name, metric in dict.fromkeys((one.set, one.metric) for one in own):
                 words = (samples, dataset, name, title_of(metric))
-                found += [(*words, *counts) for counts in _counted(own)]
+                block = [one for one in own if (one.set, one.metric) == (name, metric)]
+                found += [(*words, *counts) for counts in _counted(block)]
     return table_of("regimes", study, found)
 
 
@@ -516,9 +492,9 @@ def _counted(own: list[Outcome]) -> Iterator[Row]:
     best = Counter(one.best for one in own)
     named = ", ".join(f"{label} {count}" for label, count in best.most_common())
     widest = max((one.lead for one in own), key=lambda lead: np.nan_to_num(lead.value, nan=-1.0))
-    for rival in own[0].gaps:
-        there = [one for one in own if rival in one.gaps]
-        words = Counter(one.against(rival) for one in there)
+    for rival in own[0].rivals:
+        standing = [one.rivals[rival] for one in own if rival in one.rivals]
+        words = Counter(word for word, *_ in standing)
         counts = " / ".join(str(words[word]) for word in ("wins", "tie", "loses"))
-        ahead = Number(sum(one.ahead(rival) for one in there), of=len(there))
+        ahead = Number(sum(ahead for _, ahead, _ in standing), of=len(standing))
         yield f"{len(own):,}", named, rival, counts, ahead, widest

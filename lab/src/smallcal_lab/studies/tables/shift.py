@@ -16,7 +16,7 @@ import scipy
 
 from smallcal.data.predictions import FloatArray
 from smallcal_lab.corruption_names import STANDARD
-from smallcal_lab.statistics.nested import tiers
+from smallcal_lab.statistics.nested import tiers as three_tiers
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
@@ -86,7 +86,7 @@ def shift_means(study: Study, frame: Frame) -> Table:
     return table_of("shift-means", study, metric_rows(rows, metrics), *map(heading_of, metrics))
 
 
-def by_severity(study: Study, frame: Frame) -> Table:
+def severity(study: Study, frame: Frame) -> Table:
     """Show the study's first metric at each severity."""
     severities = sorted(shifted_rows(frame).unique("severity"))
 
@@ -94,7 +94,7 @@ def by_severity(study: Study, frame: Frame) -> Table:
         return [block.where(set=CLEAN), *(at_severity(block, s) for s in severities)]
 
     rows = metric_rows(frame.where(metric=study.metrics[0]), study.metrics[:1], parts)
-    heads = (f"severity {severity}" for severity in severities)
+    heads = (f"severity {one}" for one in severities)
     return table_of("severity", study, rows if severities else (), *heads)
 
 
@@ -140,7 +140,7 @@ def subsets(frame: Frame) -> Iterator[tuple[str, Frame]]:
         yield "15 corruptions", frame.where(set=list(STANDARD))
 
 
-def three_tiers(study: Study, frame: Frame) -> Table:
+def tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
     rows = shifted_rows(frame)
     found: list[Row] = []
@@ -152,7 +152,7 @@ def three_tiers(study: Study, frame: Frame) -> Table:
                 values, lacking = cube(own, metric, *pair)
                 left_out |= set(lacking)
                 if values is not None:
-                    three = tiers(values, n_boot=study.n_boot, level=LEVEL)
+                    three = three_tiers(values, n_boot=study.n_boot, level=LEVEL)
                     words = (budget, model, sets, metric, *pair, verdict_on({metric: three[WHOLE]}))
                     numbers = [shown(interval, metric) for interval in three.values()]
                     found.append((*words, *numbers, below_zero(numbers[-1])))
@@ -195,7 +195,7 @@ def controls(study: Study, frame: Frame) -> Table:
                 "metric": np.where(control, metric, rows["metric"]),
             }
             values, _ = cube(Frame({**rows.columns, **renamed}), metric, suffix, label)
-            three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
+            three = {} if values is None else three_tiers(values, n_boot=study.n_boot, level=LEVEL)
             yield from (number_of(rows.values(m, label), metric) for m in (metric, metric + suffix))
             yield from (shown(three.get(tier), metric) for tier in (WHOLE, "cell", "corruption"))
 
@@ -270,31 +270,29 @@ def harm(study: Study, frame: Frame) -> Table:
     found: list[Row] = []
     sentences: list[str] = []
     for where, own in by_set(frame):
-        if raw not in (labels := own.unique("label")):
+        labels = own.unique("label")
+        if raw not in labels:
             continue
         labels.remove(raw)
-        ahead: dict[str, dict[str, bool]] = {metric: {} for metric in metrics}
-        for label in labels:
-            numbers: list[Number] = []
-            for metric in metrics:
+        numbers: dict[str, list[Number]] = {label: [] for label in labels}
+        for metric in metrics:
+            sign = -1 if better_of(metric) == "higher" else 1
+            wins: dict[str, bool] = {}
+            for label in labels:
                 gaps = [v for draws in paired(own, metric, label, raw).values() for v in draws]
-                sign = -1 if better_of(metric) == "higher" else 1
-                better = [sign * gap < 0 for gap in gaps]
-                count = Number(sum(better), of=len(gaps)) if gaps else Number()
+                better = Number(sum(sign * gap < 0 for gap in gaps), of=len(gaps))
                 known = [gap for gap in gaps if math.isfinite(gap)]
-                numbers += [mean_number(known, metric), count]
+                numbers[label] += [mean_number(known, metric), better if gaps else Number()]
                 if gaps:
-                    ahead[metric][label] = sign * float(np.mean(gaps)) < 0
-            found.append((*where, label, *numbers))
-        samples, model, name = where
-        for metric, wins in ahead.items():
+                    wins[label] = sign * float(np.mean(gaps)) < 0
             winners = [label for label, won in wins.items() if won]
             named = f": {', '.join(winners)}" if 0 < len(winners) < len(wins) else ""
             if wins:
                 sentences.append(
-                    f"{model}, {samples} samples, {name}: {len(winners)} of {len(wins)} methods "
-                    f"are better than {raw} in {title_of(metric)}{named}."
+                    f"{where[1]}, {where[0]} samples, {where[2]}: {len(winners)} of {len(wins)} "
+                    f"methods are better than {raw} in {title_of(metric)}{named}."
                 )
+        found += [(*where, label, *row) for label, row in numbers.items()]
     columns = ((heading_of(m, difference=True), f"{title_of(m)} better in") for m in metrics)
     heads = (name for pair in columns for name in pair)
     return table_of("harm", study, found, *heads, said=sentences, fits=_FITS)
@@ -305,62 +303,54 @@ def harm(study: Study, frame: Frame) -> Table:
 
 def heterogeneity(study: Study, frame: Frame) -> Table:
     """Show the gain of each corruption against the error without calibration, and signed gaps."""
-    settings, metric = study.settings, study.metrics[0]
+    settings, metric, there = study.settings, study.metrics[0], frame.unique("label")
     unit, signed = unit_of(metric), unit_of(SIGNED)
-    there = frame.unique("label")
     ours, raw = settings["gain_of"], settings["raw"]
     rivals = [label for label in settings["rivals"] if label in there]
-    sided = gap_labels(study, frame)
+    measured = frame.where(metric=SIGNED).unique("label")
+    sided = [label for label in (raw, study.baseline) if label in measured]
     found: list[Row] = []
     sentences: list[str] = []
     parts = shifted_rows(frame).models()
     for budget, model, part in parts if {ours, raw} <= set(there) else ():
-        errors = {label: _by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
-        signs = {label: _by_corruption(part, SIGNED, label) for label in sided}
-        columns = [*errors.values(), *signs.values()]
-        kinds = [k for k in errors[raw] if all(k in column for column in columns)]
-        kinds.sort(key=errors[raw].__getitem__)
-        own = {label: np.array([column[k] for k in kinds]) for label, column in errors.items()}
+        columns = {label: _by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
+        columns |= {gap_heading(label): _by_corruption(part, SIGNED, label) for label in sided}
+        data = Frame(columns).data.dropna().sort_values(raw, kind="stable")
+        kinds, own = list(data.index), {name: data[name].to_numpy() for name in columns}
         gains = {label: own[label] - own[ours] for label in rivals}
-        gaps = {label: np.array([column[k] for k in kinds]) for label, column in signs.items()}
+        gaps = {label: own[gap_heading(label)] for label in sided}
         for i, kind in enumerate(kinds):
-            values = (own[raw][i], own[ours][i], *(gain[i] for gain in gains.values()))
-            numbers = [Number.in_units(value, unit) for value in values]
+            errors = (values[i] for values in (own[raw], own[ours], *gains.values()))
+            numbers = [Number.in_units(value, unit) for value in errors]
             numbers += [Number.in_units(gap[i], signed) for gap in gaps.values()]
             found.append((budget, model, kind, *numbers))
-        where = f"{model}, {budget} samples"
+        where = f"{model}, {budget} samples: the"
         for label, gain in gains.items() if kinds else ():
             ends = (
                 f"{unit.number(gain[i], signed=True)} ({kinds[i]})"
-                for i in (int(gain.argmin()), int(gain.argmax()))
+                for i in (gain.argmin(), gain.argmax())
             )
             sentences.append(
-                f"{where}: the gain of {ours} over {label} runs from {' to '.join(ends)}; its rank "
+                f"{where} gain of {ours} over {label} runs from {' to '.join(ends)}; its rank "
                 f"correlation with the raw error is {rank_text(gain, own[raw])}."
             )
-            if gaps:
-                ranks = (f"of {of} {rank_text(gain, gap)}" for of, gap in gaps.items())
+            ranks = ", ".join(f"of {of} {rank_text(gain, gap)}" for of, gap in gaps.items())
+            if ranks:
                 sentences.append(
-                    f"{where}: the rank correlation of the gain over {label} with the signed gap "
-                    f"is, {', '.join(ranks)}."
+                    f"{where} rank correlation of the gain over {label} with the signed gap is, "
+                    f"{ranks}."
                 )
         if kinds and len(gains) > 1:
             first, second = list(gains)[:2]
             best = int((np.min(list(gains.values()), axis=0) > 0).sum())
             sentences.append(
-                f"{where}: the rank correlation of the gains over {first} and over {second} is "
+                f"{where} rank correlation of the gains over {first} and over {second} is "
                 f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
                 f"{', '.join(gains)} for {best} of {len(kinds)} corruptions."
             )
     more = " A gap is mean confidence minus accuracy, in points." if sided else ""
     heads = *(f"gain over {label}" for label in rivals), *map(gap_heading, sided)
     return table_of("heterogeneity", study, found, *heads, said=sentences, gaps=more)
-
-
-def gap_labels(study: Study, frame: Frame) -> list[str]:
-    """Return whose signed gaps are shown: without calibration and of the baseline, if measured."""
-    measured = frame.where(metric=SIGNED).unique("label")
-    return [label for label in (study.settings["raw"], study.baseline) if label in measured]
 
 
 def gap_heading(label: str) -> str:
@@ -370,11 +360,8 @@ def gap_heading(label: str) -> str:
 
 def _by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
     """Return a label's mean over severities, draws and seeds of each corruption."""
-    found = {
-        kind: number_of(rows.values(metric, label), "").value
-        for (kind,), rows in frame.groups("set")
-    }
-    return {kind: value for kind, value in found.items() if not math.isnan(value)}
+    groups = frame.groups("set")
+    return {kind: number_of(rows.values(metric, label), "").value for (kind,), rows in groups}
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:

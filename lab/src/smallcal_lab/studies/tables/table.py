@@ -67,13 +67,17 @@ class Number:
         if self.of is not None:
             return f"{self.value:.0f} of {self.of:,}"
         if self.low is not None and self.high is not None:
-            value, low, high = (
-                written(number, self.digits, signed=self.signed)
-                for number in (self.value, self.low, self.high)
-            )
+            numbers = (self.value, self.low, self.high)
+            value, low, high = (written(n, self.digits, signed=self.signed) for n in numbers)
             return f"{value} [{low}, {high}]"
         shown = written(self.value, self.digits)
         return shown if self.spread is None else f"{shown} ±{written(self.spread, self.digits)}"
+
+    def document(self) -> dict[str, Any]:
+        """Return what is known of the number as plain data."""
+        names = ("value", "spread", "low", "high", "of", "below")
+        known = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**plain(known), "best": self.best}
 
 
 #: A row of a table: words, then numbers.
@@ -107,35 +111,26 @@ class Table:
     def latex(self) -> str:
         """Return the table in LaTeX, for booktabs."""
         words = sum(isinstance(cell, str) for cell in self.rows[0]) if self.rows else 1
-        columns = "l" * words + "r" * (len(self.header) - words)
-        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
-        return "\n".join(
-            [
-                r"\begin{table}[t]",
-                r"\centering",
-                rf"\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                " & ".join(map(latex, self.header)) + r" \\",
-                r"\midrule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
-                rf"\label{{tab:{self.name}}}",
-                r"\end{table}",
-            ]
-        )
+        body = "\n".join(" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
+        head, _, rest = body.partition("\n")
+        lines = [
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\begin{{tabular}}{{{'l' * words + 'r' * (len(self.header) - words)}}}",
+            *(r"\toprule", head, r"\midrule", rest, r"\bottomrule"),
+            r"\end{tabular}",
+            rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
+            rf"\label{{tab:{self.name}}}",
+            r"\end{table}",
+        ]
+        return "\n".join(line for line in lines if line)
 
     def document(self) -> dict[str, Any]:
         """Return the table as plain data."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "note": self.note,
-            "header": list(self.header),
-            "rows": [[_plain(cell) for cell in row] for row in self.rows],
-            "sentences": list(self.sentences),
-        }
+        rows = [[c if isinstance(c, str) else c.document() for c in row] for row in self.rows]
+        about = {"name": self.name, "title": self.title, "note": self.note}
+        lists = {"header": list(self.header), "rows": rows, "sentences": list(self.sentences)}
+        return {**about, **lists}
 
 
 def _markdown(cell: str | Number) -> str:
@@ -150,15 +145,6 @@ def _latex(cell: str | Number) -> str:
     # A hyphen is no minus: the dash of a missing number is put in after it.
     text = cell.text().replace("-", "$-$").replace("±", r"$\pm$").replace("–", "--")
     return rf"\textbf{{{text}}}" if cell.best else text
-
-
-def _plain(cell: str | Number) -> Any:
-    if isinstance(cell, str):
-        return cell
-    names = ("value", "spread", "low", "high", "of", "below")
-    numbers = {name: getattr(cell, name) for name in names}
-    known = {key: value for key, value in numbers.items() if value is not None}
-    return {**plain(known), "best": cell.best}
 
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
