@@ -12,8 +12,7 @@ from smallcal_lab.cli.study_output import folder_of
 from smallcal_lab.studies.collection import Collection, load_collection
 from smallcal_lab.studies.reproduce.frozen import load_frozen
 from smallcal_lab.studies.reproduce.reference import PAPER, Reference, Value, load_reference
-from smallcal_lab.studies.reproduce.result import Reproduction, Row
-from smallcal_lab.studies.reproduce.run import Agenda, agenda_of, carry_out
+from smallcal_lab.studies.reproduce.run import Agenda, Reproduction, Row, agenda_of, carry_out
 
 #: Tables that are named where values of many could not be checked.
 _SHOWN = 2

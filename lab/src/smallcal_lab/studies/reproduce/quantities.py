@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
 from smallcal_lab.studies.catalogue import STUDIES
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.reproduce.reference import ALL_REGIMES, TEST, UNITS, Value, label_of
+from smallcal_lab.studies.reproduce.reference import ALL_REGIMES, TEST, UNITS, Part, Value, label_of
 from smallcal_lab.studies.reproduce.summaries import Sample, Summary, Told
 from smallcal_lab.studies.study import Entry
 from smallcal_lab.studies.tables.choices import MARGIN, lowest
@@ -90,27 +91,17 @@ class Quantity:
         return {self.study: shifted}
 
 
-# --- temperatures of a fit
+def _temperatures(choose: Callable[[Value, list[float]], float]) -> Quantity:
+    """Return a number of the temperatures of a fit."""
 
+    def number(value: Value, fit: Fit) -> float:
+        found: list[float] = []
+        with suppress(KeyError):  # a fit may have fewer groups than asked for
+            for group in range(value.options.get("n_groups", 3)):
+                found.append(fit(f"temperature{group}", value.label, part=TEST))
+        return choose(value, found)
 
-def _steps(value: Value, fit: Fit) -> list[float]:
-    """Return the temperatures of a fit."""
-    found: list[float] = []
-    while len(found) < value.options.get("n_groups", 3):
-        try:
-            found.append(fit(f"temperature{len(found)}", value.label, part=TEST))
-        except KeyError:
-            break
-    return found
-
-
-def _step(value: Value, fit: Fit) -> float:
-    """Return the lowest or the highest temperature; the only one where there is one."""
-    return max(_steps(value, fit)) if value.part == "high" else min(_steps(value, fit))
-
-
-def _ratio(value: Value, fit: Fit) -> float:
-    return max(_steps(value, fit)) / min(_steps(value, fit))
+    return Quantity("audit", number)
 
 
 # --- choices: what a rule takes, what that gives, and what it costs over models
@@ -119,9 +110,9 @@ def _ratio(value: Value, fit: Fit) -> float:
 #: One group and three, by label.
 _ONE, _THREE = labels_of("selector")
 #: Groups of the entries of a choice, by label.
-_GROUPS = {
-    plain(entry).label: entry.options.get("n_groups", 1 if entry.name == "tva-ts" else 3)
-    for name in ("selector", "nested-k", "oracle-k")
+_GROUPS = {_ONE: 1, _THREE: 3} | {
+    plain(entry).label: entry.options["n_groups"]
+    for name in ("nested-k", "oracle-k")
     for entry in STUDIES[name].entries
 }
 
@@ -131,25 +122,25 @@ def _selected(fit: Fit) -> str:
     return _THREE if fit("accepted_repeat", _THREE, part=TEST) else _ONE
 
 
-def _better(fit: Fit) -> str:
-    """Return the better of one group and three."""
-    return lowest({label: fit("ece15", label) for label in (_ONE, _THREE)})
-
-
-def _lowest_of(study: str, metric: str) -> Callable[[Fit], str]:
-    """Return how the entry of a study with the lowest metric on the test split is chosen."""
-    labels = labels_of(study)
-    return lambda fit: lowest({label: fit(metric, label, part=TEST) for label in labels})
-
-
-def _of_choice(choose: Callable[[Fit], str]) -> Number:
-    """Return the metric of what is chosen, or how many groups that has."""
+def _choice(study: str, choose: Callable[[Fit], str]) -> Quantity:
+    """Return the metric of what is chosen among a study's entries, or how many groups it has."""
 
     def number(value: Value, fit: Fit) -> float:
         label = choose(fit)
         return _GROUPS[label] if value.measured == "groups_chosen" else fit(value.measured, label)
 
-    return number
+    return Quantity(study, number, study, chosen_clean=study == "selector")
+
+
+def _lowest(study: str, metric: str, **part: Part) -> Quantity:
+    """Return a number of the entry of a study that has the lowest metric."""
+    labels = labels_of(study)
+    return _choice(study, lambda fit: lowest({one: fit(metric, one, **part) for one in labels}))
+
+
+def _selector(number: Number, summary: Summary) -> Quantity:
+    """Return a number of the choice between one group and three, over all models."""
+    return Quantity("selector", number, "selector", summary, chosen_clean=True)
 
 
 def _three(value: Value, fit: Fit) -> list[float]:
@@ -161,11 +152,6 @@ def _excess(value: Value, fit: Fit) -> float:
     """Return the ECE above that of the better of one group and three."""
     label = value.label if value.label in (_ONE, _THREE) else _selected(fit)
     return fit("ece15", label) - min(fit("ece15", one) for one in (_ONE, _THREE))
-
-
-def _selector(number: Number, summary: Summary | None = None) -> Quantity:
-    """Return a number of the choice between one group and three."""
-    return Quantity("selector", number, "selector", summary, chosen_clean=True)
 
 
 def _over_cases(number: Callable[[FloatArray], Any]) -> Summary:
@@ -300,14 +286,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     r".*/rows_checked": _rows(np.size),
     r".*/rows_changed": _rows(lambda table: (table > 0).sum()),
     # methods that only the paper has
-    r"K of 1 or 3 by .*/.*": _selector(_of_choice(_selected)),
-    r"the better of K=1 and K=3 .*/.*": _selector(_of_choice(_better)),
-    r"SRTS-BCE with the best K .*/.*": Quantity(
-        "oracle-k", _of_choice(_lowest_of("oracle-k", "ece15")), "oracle-k"
-    ),
-    r"SRTS-BCE with K chosen .*/.*": Quantity(
-        "nested-k", _of_choice(_lowest_of("nested-k", "held_out_ece15")), "nested-k"
-    ),
+    r"K of 1 or 3 by .*/.*": _choice("selector", _selected),
+    r"the better of K=1 and K=3 .*/.*": _lowest("selector", "ece15"),
+    r"SRTS-BCE with the best K .*/.*": _lowest("oracle-k", "ece15", part=TEST),
+    r"SRTS-BCE with K chosen .*/.*": _lowest("nested-k", "held_out_ece15", part=TEST),
     r"SRTS-BCE with thresholds made anew .*/.*": _control("requantize", "requantized"),
     r"SRTS-BCE with the groups of the clean images/.*": _control("paired-clean", "paired_clean"),
     # numbers that a probe gives
@@ -315,8 +297,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     r".*/(coverage|risk|gap)_at\d+": Quantity("thresholds", own),
     r".*/(risk|gap)_at_tva_coverage\d+": Quantity("matched-coverage", own, also=_TVA),
     r".*/selective_risk\d+": Quantity("deployment", own),
-    r".*/temperature": Quantity("audit", _step),
-    r".*/temperature_ratio": Quantity("audit", _ratio),
+    r".*/temperature": _temperatures(lambda v, all_: max(all_) if v.part == "high" else min(all_)),
+    r".*/temperature_ratio": _temperatures(lambda value, all_: max(all_) / min(all_)),
     r".*/(temperature\d|threshold\d|share_of_.*)": Quantity("audit", own),
     r".*/signal_to_noise.*": Quantity("signal-to-noise", own, also=_TVA, settings={"n_null": 19}),
     r".*/hcfp90_of_all": Quantity("k-ablation-nll", own, metrics=("hcfp90",)),
@@ -346,15 +328,7 @@ REASONS: Mapping[str, str] = {
 
 
 def quantity_of(value: Value) -> Quantity:
-    """Return what a value is; raise if it cannot be computed.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.reproduce.reference import load_reference
-    >>> audit = next(v for v in load_reference().values if v.measured == "temperature_ratio")
-    >>> quantity_of(audit).study
-    'audit'
-    """
+    """Return what a value is; raise if it cannot be computed."""
     name = f"{value.method or value.paper_method}/{value.measured}"
     if reason := _first(REASONS, name):
         raise UncheckedError(reason)

@@ -102,9 +102,9 @@ class Value:
         return f"{self.dataset} {self.backbone}"
 
     @property
-    def backbones(self) -> tuple[str, ...]:
+    def backbones(self) -> list[str]:
         """The models it is about, where it is about several."""
-        return tuple(self.backbone.split("+"))
+        return self.backbone.split("+")
 
     @property
     def measured(self) -> str:
@@ -214,8 +214,6 @@ class Reference:
 def load_reference(path: str | os.PathLike[str] = PAPER) -> Reference:
     """Read numbers to reproduce; the paper's if nothing else is asked for.
 
-    Examples
-    --------
     >>> len(load_reference().values) > 2000
     True
     """

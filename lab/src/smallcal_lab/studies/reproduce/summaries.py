@@ -228,15 +228,7 @@ INTERVALS: Mapping[str, Callable[[Sample, float], Interval]] = {
 
 
 def summary_of(value: Value) -> Summary | None:
-    """Return how a value is made of single fits; None if no study keeps what that takes.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.reproduce.reference import load_reference
-    >>> tiers = [v for v in load_reference().values if v.table == "tab:matched_capacity_tiers"]
-    >>> {v.resampled: summary_of(v).__name__ for v in tiers if v.part == "low"}["corruption types"]
-    'end'
-    """
+    """Return how a value is made of single fits; None if no study keeps what that takes."""
     if is_of_samples(value):
         return mean_of_resamples if value.part == "value" else end
     if value.part == "spread":
