@@ -73,10 +73,10 @@ def claim_of(value: Value, collection: Collection, reference: Reference) -> Clai
     summary = quantity.summary or summary_of(value)
     if summary is None:
         raise UncheckedError("no study keeps what it is made of")
-    if value.doubt.startswith("also printed"):
-        raise UncheckedError("another number is printed for it elsewhere")
     if value.doubt:
-        raise UncheckedError("the reference is in doubt")
+        elsewhere = value.doubt.startswith("also printed")
+        told = "another number is printed for it elsewhere"
+        raise UncheckedError(told if elsewhere else "the reference is in doubt")
     own_way = value.note.startswith("mean of resamples") and value.part == "value"
     if own_way and not is_of_samples(value):
         raise UncheckedError("it is computed in a way of its own")

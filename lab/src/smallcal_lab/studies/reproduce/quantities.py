@@ -56,27 +56,24 @@ def own(value: Value, fit: Fit) -> float:
 class Quantity:
     """A kind of printed number.
 
-    ``study`` has the probe and the settings, which ``settings`` may replace, and ``number`` is
-    what is read of a fit. ``choice`` is a study whose entries are fitted in place of the value's
-    own method; ``summary`` makes the printed number where the value's kind does not say how;
-    ``rival`` is taken off for a difference; ``also`` is fitted beside. With ``chosen_clean`` the
-    study only chooses, on clean samples, what may be measured on others. ``metrics`` are what the
-    probe is asked for beside the value's own.
+    ``study`` has the probe and the settings, which ``settings`` may replace; with ``choice`` its
+    entries are fitted in place of the value's own method. ``number`` is what is read of a fit,
+    ``summary`` makes the printed number where the value's kind does not say how, ``rival`` is
+    taken off for a difference. ``also`` is fitted beside, and ``metrics`` are measured.
     """
 
     study: str
     number: Number
-    choice: str = ""
+    choice: bool = False
     summary: Summary | None = None
     rival: Number = lambda value, fit: fit(value.measured, value.against)
     also: tuple[Entry, ...] = ()
-    chosen_clean: bool = False
     metrics: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def entries(self, value: Value) -> tuple[Entry, ...]:
         """Return what must be fitted; first the value's own method."""
-        found = [plain(entry) for entry in STUDIES[self.choice].entries] if self.choice else []
+        found = [plain(entry) for entry in STUDIES[self.study].entries] if self.choice else []
         found += [*self.also, *map(plain, value.entries)]
         if not self.choice and value.method is not None:
             found.insert(0, Entry(value.label, value.method, value.options))
@@ -86,7 +83,7 @@ class Quantity:
 
     def runs(self, *, shifted: bool) -> dict[str, bool]:
         """Return the studies that are run for it, and whether on shifted samples too."""
-        if self.chosen_clean and shifted:
+        if self.study == "selector" and shifted:  # chosen on clean samples, measured on others
             return {self.study: False, "shift": True}
         return {self.study: shifted}
 
@@ -129,7 +126,7 @@ def _choice(study: str, choose: Callable[[Fit], str]) -> Quantity:
         label = choose(fit)
         return _GROUPS[label] if value.measured == "groups_chosen" else fit(value.measured, label)
 
-    return Quantity(study, number, study, chosen_clean=study == "selector")
+    return Quantity(study, number, choice=True)
 
 
 def _lowest(study: str, metric: str, **part: Part) -> Quantity:
@@ -140,7 +137,7 @@ def _lowest(study: str, metric: str, **part: Part) -> Quantity:
 
 def _selector(number: Number, summary: Summary) -> Quantity:
     """Return a number of the choice between one group and three, over all models."""
-    return Quantity("selector", number, "selector", summary, chosen_clean=True)
+    return Quantity("selector", number, choice=True, summary=summary)
 
 
 def _three(value: Value, fit: Fit) -> list[float]:
@@ -199,7 +196,7 @@ def _heterogeneity(summary: Summary) -> Quantity:
     return Quantity(
         "heterogeneity",
         lambda value, fit: [fit("ece15", label) for label in labels],
-        choice="heterogeneity",
+        choice=True,
         summary=summary,
     )
 

@@ -12,10 +12,11 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,12 +35,10 @@ from smallcal_lab.studies.engine import run
 from smallcal_lab.studies.frame import ALL, CLEAN, FAILED, Frame, as_shown
 from smallcal_lab.studies.predictions import SHIFTED, Shelf
 from smallcal_lab.studies.reproduce.claims import Claim, Key, Place, claim_of
-from smallcal_lab.studies.reproduce.quantities import Fit, UncheckedError, plain
+from smallcal_lab.studies.reproduce.quantities import UncheckedError, plain
 from smallcal_lab.studies.reproduce.reference import UNITS, Part, Reference, Value
 from smallcal_lab.studies.reproduce.summaries import Sample
 from smallcal_lab.studies.study import Study
-
-Advance = Callable[[int], object]
 
 #: Studies whose probe compares each entry with the baseline.
 _WITH_BASELINE = ("selector", "matched-coverage")
@@ -204,31 +203,13 @@ def _run_of(
     return study, replace(collection, cells=tuple(cells[seed] for seed in sorted(cells)))
 
 
-def reproduce(
-    collection: Collection,
-    reference: Reference,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
-    advance: Advance = lambda tasks: None,
-) -> Reproduction:
+def reproduce(collection: Collection, reference: Reference, **options: Any) -> Reproduction:
     """Compute every value that a collection allows, and compare it with the reference.
 
-    Parameters
-    ----------
-    collection : Collection
-        Named as the reference names things: ``dataset = "cifar100"``, ``backbone = "vit-b16"``,
-        seeds from 0.
-    reference : Reference
-    out : path, optional
-        A folder for the rows: a reproduction that was stopped goes on from there, and
-        ``reproduction.json`` is written at its end. Without one nothing is kept.
-    jobs : int
-        Processes.
-    advance : callable, optional
-        Told as tasks are finished, of ``agenda_of(collection, reference).n_tasks``.
+    The collection is named as the reference names things: ``dataset = "cifar100"``,
+    ``backbone = "vit-b16"``, seeds from 0. Options are those of :func:`carry_out`.
     """
-    return carry_out(agenda_of(collection, reference), out=out, jobs=jobs, advance=advance)
+    return carry_out(agenda_of(collection, reference), **options)
 
 
 def carry_out(
@@ -236,9 +217,14 @@ def carry_out(
     *,
     out: str | os.PathLike[str] | None = None,
     jobs: int = 1,
-    advance: Advance = lambda tasks: None,
+    advance: Callable[[int], object] = lambda tasks: None,
 ) -> Reproduction:
-    """Do what is on an agenda; see :func:`reproduce`."""
+    """Do what is on an agenda, in so many processes.
+
+    In the folder ``out`` a reproduction that was stopped goes on from there, and
+    ``reproduction.json`` is written at its end; without one nothing is kept. ``advance`` is told
+    as tasks are finished, of ``agenda.n_tasks``.
+    """
     result = None if out is None else Path(out) / "reproduction.json"
     before = None if result is None else read_manifest(result)
     if before is not None and not before.keys() >= {"passed", "failed", "not_checked", "rows"}:
@@ -246,11 +232,11 @@ def carry_out(
     cells = {cell.name: cell for _, part in agenda.runs.values() for cell in part.cells}
     if cells:
         require_sound(replace(agenda.collection, cells=tuple(cells.values())))
+    found = _Found()
     with (
         # Without a folder, one that is gone afterwards.
         tempfile.TemporaryDirectory(prefix="smallcal-") if out is None else nullcontext(out)
     ) as folder:
-        found = _Found()
         for key, (study, own) in agenda.runs.items():
             place = Path(folder) / _folder(key)
             outcome = run(study, own, place, jobs=jobs, force=True, advance=advance)
@@ -323,9 +309,11 @@ class _Found:
 
     def _told(self, claim: Claim) -> tuple[float | None, float, str]:
         """Return the number, how far it may be off beside its tolerance, and what went wrong."""
-        if failed := next(self._failures(claim), ""):
-            return None, 0.0, failed
         value, scale = claim.value, UNITS[claim.value.unit]
+        for place, entry in product(claim.places, claim.entries):
+            for cell, draw in product(place.cells, place.draws):
+                if error := self.errors.get((place.budget, cell.name, entry.label, draw)):
+                    return None, 0.0, error
         try:
             tables = tuple(self._table(claim, place) for place in claim.places)
             units = partial(self._units, claim)
@@ -345,13 +333,6 @@ class _Found:
         names = [cell.name for cell in place.cells]
         return shelf.units(frame.where(cell=names, draw=list(place.draws)), kind, severity)
 
-    def _failures(self, claim: Claim) -> Iterator[str]:
-        for place in claim.places:
-            for cell in place.cells:
-                for entry in claim.entries:
-                    keys = ((place.budget, cell.name, entry.label, draw) for draw in place.draws)
-                    yield from (self.errors[key] for key in keys if key in self.errors)
-
     def _table(self, claim: Claim, place: Place) -> FloatArray:
         """Return a place's numbers: seeds, draws, sets."""
         value, quantity = claim.value, claim.quantity
@@ -362,14 +343,9 @@ class _Found:
             def fit(metric: str, label: str, part: Part = part) -> float:
                 return numbers[metric, label][(draw, *part)]
 
-            own: Fit = fit
-            theirs = quantity.rival(value, own) if value.against else 0.0
-            return np.subtract(quantity.number(value, own), theirs)
+            theirs = quantity.rival(value, fit) if value.against else 0.0
+            return np.subtract(quantity.number(value, fit), theirs)
 
-        return np.array(
-            [
-                [[number(cell.name, draw, part) for part in place.parts] for draw in place.draws]
-                for cell in place.cells
-            ],
-            dtype=np.float64,
-        )
+        cells = [cell.name for cell in place.cells]
+        table = [[[number(c, d, part) for part in place.parts] for d in place.draws] for c in cells]
+        return np.array(table, dtype=np.float64)

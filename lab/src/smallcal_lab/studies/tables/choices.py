@@ -138,8 +138,8 @@ class Choice:
     @property
     def regrets(self) -> FloatArray:
         """How far the pick is above the best one, fit by fit."""
-        apart = self.took.astype(float) - self.better
-        return unit_of(self.metric).scale * (self.rich - self.base) * apart
+        picked, best = (np.where(rich, self.rich, self.base) for rich in (self.took, self.better))
+        return np.asarray(unit_of(self.metric).scale * (picked - best))
 
 
 def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
@@ -427,7 +427,7 @@ def _standing(metric: str, gap: Interval | None) -> tuple[str, bool, Number]:
 def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
     """Yield every cell of the map: each model, clean and shifted, in each metric."""
     ours = study.settings["gain_of"]
-    for (_, *model), part in frame.groups("budget", "dataset", "backbone"):
+    for (_, dataset, backbone), part in frame.groups("budget", "dataset", "backbone"):
         regimes = (
             (*one, metric) for one in sets_of(part) for metric in one[1].measured(study.metrics)
         )
@@ -445,7 +445,8 @@ def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
                 for rival in study.settings["rivals"]
                 if {ours, rival} <= set(labels)
             }
-            yield Outcome(part.samples, *model, name, metric, lowest(means), lead, rivals)
+            where = (part.samples, dataset, backbone, name, metric)
+            yield Outcome(*where, lowest(means), lead, rivals)
 
 
 def _gap(

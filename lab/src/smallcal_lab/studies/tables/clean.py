@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from smallcal_lab.studies.tables.table import (
     Row,
     Table,
     better_of,
+    changes,
     heading_of,
     title_of,
     unit_of,
@@ -43,8 +45,7 @@ LEVEL = 0.95
 ENOUGH_MODELS = 10
 #: What numbers of models are, where nothing else is said.
 SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
-
-
+_LEVELS = ("model", "seed", "draw")
 #: Titles, headings and notes of tables by name.
 _TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
 
@@ -92,15 +93,9 @@ def differences(study: Study, frame: Frame) -> Table:
                 rows.append((part.samples, label, verdict_on(found), *numbers))
     n = len(list(clean.groups("dataset", "backbone")))
     few = f"{n} models are few: such intervals are too narrow (docs/explanation/statistics.md)."
-    if n == 1:
-        few = "One model: intervals cover its seeds and draws, not other models."
-    return table_of(
-        "differences",
-        study,
-        rows,
-        *(heading_of(m, difference=True) for m in metrics),
-        said=[few] if 0 < n < ENOUGH_MODELS else [],
-    )
+    one = "One model: intervals cover its seeds and draws, not other models."
+    said = ([one] if n == 1 else [few]) if 0 < n < ENOUGH_MODELS else []
+    return table_of("differences", study, rows, *changes(metrics), said=said)
 
 
 def wins(study: Study, frame: Frame) -> Table:
@@ -129,39 +124,26 @@ def seeds(study: Study, frame: Frame) -> Table:
     """Show differences model by model, and of all: seeds and draws resampled, and seeds alone."""
     clean, metrics = _measured(study, frame)
     first = metrics[0] if metrics else ""
+    resampled = partial(resampling.clustered, n_boot=study.n_boot, level=LEVEL, levels=_LEVELS[1:])
     found: list[Row] = []
     for budget, models, part in clean.blocks():
         for pair in compared_labels(study, part):
             gaps = {m: models_of(part, paired(part, m, *pair)) for m in metrics}
             if not gaps[first]:
                 continue
-            several = len(gaps[first]) > 1
+            single = len(gaps[first]) == 1
             numbers: list[Number] = []
             for metric, own in gaps.items():
-                interval = over_models(own, study, single=not several)
                 lower = [np.mean(draws) < 0 for model in own for draws in model]
                 count = Number(int(sum(lower)), of=len(lower)) if lower else Number()
-                numbers += [shown(interval, metric), count]
-            alone = (
-                None
-                if several
-                else resampling.clustered(
-                    gaps[first][0], levels=("seed", "draw"), n_boot=study.n_boot, level=LEVEL
-                )
-            )
+                numbers += [shown(over_models(own, study, single=single), metric), count]
+            alone = resampled(gaps[first][0]) if single else None
             last = below_zero(numbers[0]), shown(alone, first)
             found.append((budget, models, *pair, *numbers, *last))
-    columns = ((heading_of(m, difference=True), f"{title_of(m)} lower in") for m in metrics)
-    heads = [*(name for pair in columns for name in pair), f"P({title_of(first)} < 0)"]
-    return table_of(
-        "seeds",
-        study,
-        found,
-        *heads,
-        f"{title_of(first)}, seeds alone",
-        said=one_seed(clean),
-        intervals=intervals_text(study, "seeds", "draws"),
-    )
+    heads = [head for m in metrics for head in (*changes([m]), f"{title_of(m)} lower in")]
+    heads += [f"P({title_of(first)} < 0)", f"{title_of(first)}, seeds alone"]
+    words = {"intervals": intervals_text(study, "seeds", "draws")}
+    return table_of("seeds", study, found, *heads, said=one_seed(clean), **words)
 
 
 def draws(study: Study, frame: Frame) -> Table:
@@ -211,13 +193,8 @@ def clusters(study: Study, frame: Frame) -> Table:
                 numbers = [shown(own, metric) for metric, own in found.items()]
                 words = (part.samples, *pair, verdict_on(found))
                 rows.append((*words, count, *numbers, below_zero(numbers[0])))
-    return table_of(
-        "clusters",
-        study,
-        rows,
-        *(heading_of(m, difference=True) for m in metrics),
-        *(f"P({title_of(m)} < 0)" for m in metrics[:1]),
-    )
+    below = (f"P({title_of(m)} < 0)" for m in metrics[:1])
+    return table_of("clusters", study, rows, *changes(metrics), *below)
 
 
 # Pairs and their intervals ----------------------------------------------------------------------
@@ -263,7 +240,7 @@ def over_models(
     """Resample models -> seeds -> draws, or of a ``single`` model seeds -> draws."""
     if not table:
         return None
-    values, levels = (table[0], ("seed", "draw")) if single else (table, ("model", "seed", "draw"))
+    values, levels = (table[0], _LEVELS[1:]) if single else (table, _LEVELS)
     return resampling.nested(values, levels=levels, n_boot=study.n_boot, level=LEVEL)
 
 

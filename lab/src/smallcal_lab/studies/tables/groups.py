@@ -57,13 +57,11 @@ def temperatures(study: Study, frame: Frame) -> Table:
     digits = dict.fromkeys(("temperature_low", "temperature_high", "temperature_ratio"), 3)
     more = [m for m in ("hcfp90_of_all",) if m in frame.unique("metric")]
     columns = {**digits, **dict.fromkeys(more)}
-    rows = label_rows(
-        frame.where(set=CLEAN, metric=list(columns)),
-        lambda own, label: [tuple(_numbers(own, label, columns))],
-    )
+    clean = frame.where(set=CLEAN, metric=list(columns))
+    rows = label_rows(clean, lambda own, label: [tuple(_numbers(own, label, columns))])
     note = " High-confidence errors, of all: as a share of all samples, not of the errors."
-    heads = map(heading_of, more)
-    return table_of("temperatures", study, rows, *heads, more=note if more else "")
+    words = {"more": note if more else ""}
+    return table_of("temperatures", study, rows, *map(heading_of, more), **words)
 
 
 def group_gaps(study: Study, frame: Frame) -> Table:
@@ -159,10 +157,8 @@ def ranking(study: Study, frame: Frame) -> Table:
 
 def score_scale(study: Study, frame: Frame) -> Table:
     """Show whether scores out of fold, which maps are fitted on, have the scale of the others."""
-    metrics = (
-        *("score_mean_out_of_fold", "score_mean_refit", "score_shift"),
-        *("score_spread_out_of_fold", "score_spread_refit", "score_spread_ratio"),
-    )
+    names = "mean_out_of_fold mean_refit shift spread_out_of_fold spread_refit spread_ratio"
+    metrics = [f"score_{name}" for name in names.split()]
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
         shifts = own.where(metric="score_shift")["value"].tolist()
@@ -212,15 +208,16 @@ def audit(study: Study, frame: Frame) -> Table:
 def costs(study: Study, frame: Frame) -> Table:
     """Show what each method costs: numbers held, time to fit, time to apply."""
     digits = {
-        **{"parameters": 0, "fit_seconds": 3, "apply_microseconds": 2},
-        **{"threads": 0, "repeats": 0},
+        "parameters": 0,
+        "fit_seconds": 3,
+        "apply_microseconds": 2,
+        "threads": 0,
+        "repeats": 0,
     }
 
-    def cells(own: Frame, label: str) -> Iterator[Row]:
-        numbers = ((number_of(own.values(m, label), ""), n) for m, n in digits.items())
-        yield tuple(
-            replace(number, digits=n, spread=number.spread if n else None) for number, n in numbers
-        )
+    def cells(own: Frame, label: str) -> Iterator[list[Number]]:
+        numbers = [(number_of(own.values(m, label), ""), n) for m, n in digits.items()]
+        yield [replace(one, digits=n, spread=one.spread if n else None) for one, n in numbers]
 
     limits = {"threads": 1, "seconds": 0, **study.settings}
     words = {name: limits[name] for name in ("threads", "seconds")}

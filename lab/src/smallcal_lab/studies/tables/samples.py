@@ -38,7 +38,15 @@ from smallcal_lab.studies.tables.clean import (
     table_of,
 )
 from smallcal_lab.studies.tables.shift import shifted_rows
-from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
+from smallcal_lab.studies.tables.table import (
+    Number,
+    Row,
+    Table,
+    changes,
+    heading_of,
+    title_of,
+    unit_of,
+)
 
 #: Metrics whose resamples are matrix products, where a study names no others.
 _QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
@@ -146,8 +154,7 @@ def _at_most(study: Study, setting: str) -> int:
 
 def _heads(metrics: Sequence[str]) -> tuple[str, ...]:
     first = title_of(metrics[0])
-    differences = (heading_of(metric, difference=True) for metric in metrics)
-    return (*differences, f"{first}, mean of resamples", f"P({first} < 0)")
+    return (*changes(metrics), f"{first}, mean of resamples", f"P({first} < 0)")
 
 
 def _against(drawn: Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:

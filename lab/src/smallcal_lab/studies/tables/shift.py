@@ -40,6 +40,7 @@ from smallcal_lab.studies.tables.table import (
     Row,
     Table,
     better_of,
+    changes,
     heading_of,
     title_of,
     unit_of,
@@ -212,15 +213,9 @@ def controls(study: Study, frame: Frame) -> Table:
         change = f"{title} difference"
         heads += [unit.heading(title), f"{title} {name}", unit.heading(change, difference=True)]
         heads += [f"{change}, sets", f"{change}, corruptions"]
-    return table_of(
-        "controls",
-        study,
-        label_rows(rows, cells),
-        *heads,
-        said=one_seed(rows),
-        control=name,
-        intervals=intervals_text(study, "seeds", "corruptions", "severities"),
-    )
+    words = {"intervals": intervals_text(study, "seeds", "corruptions", "severities")}
+    own = label_rows(rows, cells)
+    return table_of("controls", study, own, *heads, said=one_seed(rows), control=name, **words)
 
 
 # Single sets: data from elsewhere, each with a meaning of its own --------------------------------
@@ -293,8 +288,7 @@ def harm(study: Study, frame: Frame) -> Table:
                     f"methods are better than {raw} in {title_of(metric)}{named}."
                 )
         found += [(*where, label, *row) for label, row in numbers.items()]
-    columns = ((heading_of(m, difference=True), f"{title_of(m)} better in") for m in metrics)
-    heads = (name for pair in columns for name in pair)
+    heads = (head for m in metrics for head in (*changes([m]), f"{title_of(m)} better in"))
     return table_of("harm", study, found, *heads, said=sentences, fits=_FITS)
 
 

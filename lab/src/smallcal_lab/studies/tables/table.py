@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,11 @@ def unit_of(metric: str) -> Unit:
 def heading_of(metric: str, *, difference: bool = False) -> str:
     """Return a metric's heading, with its unit."""
     return unit_of(metric).heading(title_of(metric), difference=difference)
+
+
+def changes(metrics: Iterable[str]) -> list[str]:
+    """Return the headings of differences in metrics."""
+    return [heading_of(metric, difference=True) for metric in metrics]
 
 
 def title_of(metric: str) -> str:
