@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from smallcal.advice.select_walk import ROUNDING
@@ -29,6 +27,7 @@ from smallcal_lab.studies.tables.clean import (
     LEVEL,
     intervals_text,
     is_bare,
+    mean_number,
     models_of,
     number_of,
     one_seed,
@@ -48,23 +47,18 @@ from smallcal_lab.studies.tables.table import (
     unit_of,
 )
 
-#: A cell and a draw of it.
-Fit = tuple[str, int]
 #: From which difference on a candidate helps or hurts a model: 0.2 points.
 MARGIN = 0.002
 
 
-def lines_of(frame: Frame, metric: str) -> dict[Fit, dict[str, float]]:
-    """Return a metric by fit and label, fits in order; a mean where a fit has several sets."""
-    found: dict[Fit, dict[str, list[float]]] = {}
-    rows = frame.where(metric=metric)
-    columns = (rows[name].tolist() for name in ("cell", "draw", "label", "value"))
-    for cell, draw, label, value in zip(*columns, strict=True):
-        found.setdefault((cell, draw), {}).setdefault(label, []).append(value)
-    return {
-        fit: {label: float(np.mean(values)) for label, values in line.items()}
-        for fit, line in found.items()
-    }
+def fits_of(frame: Frame, metric: str) -> Any:
+    """Return a pandas.DataFrame: a row for each fit, by cell and draw, a column for each label.
+
+    A fit that was measured on several sets has the mean over them.
+    """
+    rows = frame.where(metric=metric).data.set_index(["cell", "draw"])
+    means = rows.groupby(["cell", "draw", "label"])["value"].mean().unstack("label")
+    return means.reindex(index=rows.index.unique(), columns=rows["label"].unique())
 
 
 def lowest(line: Mapping[str, float]) -> str:
@@ -82,78 +76,40 @@ def lowest(line: Mapping[str, float]) -> str:
     return best
 
 
-def picks_text(picks: Mapping[Fit, str]) -> str:
-    """Return which label was chosen: seed by seed, or how often.
-
-    Examples
-    --------
-    >>> picks_text({("a", 0): "K=1", ("a", 1): "K=3", ("a", 2): "K=3"})
-    'K=1: 1, K=3: 2'
-    """
-    if len({cell for cell, _ in picks}) == len(picks) <= 5:
-        return " / ".join(picks.values())
-    counts = sorted(Counter(picks.values()).items())
-    return ", ".join(f"{label}: {count}" for label, count in counts)
+def picks_text(picks: Any) -> str:
+    """Return which label was chosen in each fit, a pandas.Series: seed by seed, or how often."""
+    if picks.index.get_level_values("cell").nunique() == len(picks) <= 5:
+        return " / ".join(picks)
+    return ", ".join(f"{label}: {count}" for label, count in sorted(Counter(picks).items()))
 
 
-def chosen_number(fits: Mapping[Fit, float], metric: str) -> Number:
-    """Return mean and spread of a metric over fits."""
-    values: Values = {}
-    for (cell, _), value in fits.items():
-        values.setdefault(cell, []).append(value)
-    return number_of(values, metric)
-
-
-#: Whether the candidate is taken: never or always.
-_BASE, _RICH = False, True
+def number_over(fits: Any, metric: str) -> Number:
+    """Return mean and spread of a metric over fits, a pandas.Series."""
+    return mean_number(fits[np.isfinite(fits)].groupby("cell", sort=False).mean(), metric)
 
 
 # What rules cost --------------------------------------------------------------------------------
 
+#: What a choice gives: the baseline, the candidate, the picks, the best picks.
+_GIVEN = ("base", "rich", "picked", "best")
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """In which fits a policy took a candidate in place of the baseline, and what either gives.
 
-    ``better`` says where the candidate is better, which is not known beforehand.
+def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Any:
+    """Return a row for each fit: what a policy took, what was better, what each gives.
+
+    A rule's picks are in ``taken``; what is better is not known beforehand.
     """
-
-    metric: str
-    fits: list[Fit]
-    base: FloatArray
-    rich: FloatArray
-    took: npt.NDArray[np.bool_]
-    better: npt.NDArray[np.bool_]
-
-    def number(self, rich: object) -> Number:
-        """Return the metric with the candidate taken in these fits, in the units of tables."""
-        values = np.where(np.asarray(rich), self.rich, self.base).tolist()
-        return chosen_number(dict(zip(self.fits, values, strict=True)), self.metric)
-
-    @property
-    def numbers(self) -> list[Number]:
-        """The metric of the baseline, the candidate, the picks and the best picks."""
-        return [self.number(rich) for rich in (_BASE, _RICH, self.took, self.better)]
-
-    @property
-    def regrets(self) -> FloatArray:
-        """How far the pick is above the best one, fit by fit."""
-        picked, best = (np.where(rich, self.rich, self.base) for rich in (self.took, self.better))
-        return np.asarray(unit_of(self.metric).scale * (picked - best))
-
-
-def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
-    """Return what a policy chose; a rule's picks are in ``taken``."""
-    metric, base = study.metrics[0], study.baseline
-    lines = lines_of(measured, metric)
-    known = [fit for fit, line in lines.items() if {base, rich} <= line.keys()]
-    took = [policy == rich] * len(known)
+    base = study.baseline
+    found = fits_of(measured, study.metrics[0]).reindex(columns=[base, rich]).dropna()
+    found = found.set_axis(["base", "rich"], axis=1).assign(took=policy == rich)
     if policy not in (base, rich):
-        accepted = lines_of(taken, f"accepted_{policy}")
-        known = [fit for fit in known if rich in accepted.get(fit, ())]
-        took = [bool(accepted[fit][rich]) for fit in known]
-    b, r = (np.array([lines[fit][label] for fit in known]) for label in (base, rich))
-    return Choice(metric, known, b, r, np.array(took, dtype=bool), r < b - ROUNDING)
+        accepted = fits_of(taken, f"accepted_{policy}").reindex(columns=[rich])[rich].dropna()
+        found = found[found.index.isin(accepted.index)]
+        found["took"] = accepted[found.index].astype(bool)
+    found["better"] = found["rich"] < found["base"] - ROUNDING
+    for name, where in (("picked", "took"), ("best", "better")):
+        found[name] = found["rich"].where(found[where], found["base"])
+    return found
 
 
 def _candidates(study: Study) -> list[str]:
@@ -162,18 +118,17 @@ def _candidates(study: Study) -> list[str]:
 
 def selector(study: Study, frame: Frame) -> Table:
     """Show which entry each rule picks, what that gives, and what the best pick would give."""
-    base = study.baseline
+    base, metric = study.baseline, study.metrics[0]
     found: list[Row] = []
     for budget, models, part in frame.blocks():
         for name, own in sets_of(part):
             for rich in _candidates(study):
                 for rule in study.settings["rules"]:
                     made = _choice(study, part, own, rich, rule)
-                    labels = [rich if took else base for took in made.took]
-                    picks = picks_text(dict(zip(made.fits, labels, strict=True)))
-                    if made.fits:
-                        *_, picked, best = numbers = made.numbers
-                        excess = Number(picked.value - best.value)
+                    if len(made):
+                        picks = picks_text(made["took"].map({True: rich, False: base}))
+                        numbers = [number_over(made[given], metric) for given in _GIVEN]
+                        excess = Number(numbers[2].value - numbers[3].value)
                         found.append((budget, models, name, rich, rule, picks, *numbers, excess))
     return table_of("selector", study, found)
 
@@ -192,26 +147,27 @@ def regret(study: Study, frame: Frame) -> Table:
             for rich in _candidates(study):
                 for policy in (*study.settings["rules"], base, rich):
                     made = [_choice(study, part, rows, rich, policy) for rows in each]
-                    if models := [one for one in made if one.fits]:
+                    if models := [one for one in made if len(one)]:
                         said = f"always {policy}" if policy in (base, rich) else policy
-                        costs = _costs(models, unit.scale * margin)
+                        costs = _costs(models, study.metrics[0], unit.scale * margin)
                         found.append((part.samples, name, rich, said, *costs))
     return table_of("regret", study, found, margin=unit.size(margin))
 
 
-def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
-    digits = unit_of(models[0].metric).digits
-    base, rich, picked, best = np.array([[n.value for n in made.numbers] for made in models]).T
-    regrets = np.concatenate([made.regrets for made in models])
+def _costs(models: Sequence[Any], metric: str, margin: float) -> Iterator[str | Number]:
+    unit = unit_of(metric)
+    means = [[number_over(made[given], metric).value for given in _GIVEN] for made in models]
+    base, rich, picked, best = np.array(means).T
+    regrets = np.concatenate([unit.scale * (made["picked"] - made["best"]) for made in models])
     yield f"{len(models):,}"
     yield f"{len(regrets):,}"
     for cost in ((picked - best).mean(), regrets.mean(), regrets.max()):
-        yield Number(float(cost), digits=digits)
+        yield Number(float(cost), digits=unit.digits)
     # The picks follow where their mean is nearer to the candidate's than to the other's.
     gain, follows = base - rich, abs(base - picked) > abs(base - rich) / 2
     yield Number(int(follows[gain > margin].sum()), of=int((gain > margin).sum()))
     yield Number(int((~follows)[-gain > margin].sum()), of=int((-gain > margin).sum()))
-    wrong = np.concatenate([made.took[~made.better] for made in models])
+    wrong = np.concatenate([made["took"][~made["better"]] for made in models])
     yield Number.in_units(float(wrong.mean()) if len(wrong) else math.nan, SHARE)
 
 
@@ -235,25 +191,23 @@ def _by_choice(name: str, study: Study, frame: Frame, judge: str, **words: str) 
     found: list[Row] = []
     above: list[tuple[float, str]] = []
     for budget, models, part in frame.where(set=CLEAN).blocks():
-        lines = {m: lines_of(part, m) for m in study.metrics}
-        kept = [label for label in (study.baseline, fixed) if label in part.unique("label")]
-        picks = {fit: lowest(line) for fit, line in lines_of(part, judge).items()}
-        picks = {
-            fit: label
-            for fit, label in picks.items()
-            if label and {*kept, label} <= lines[metric].get(fit, {}).keys()
-        }
+        labels, judged = part.unique("label"), fits_of(part, judge)
+        fits = {m: fits_of(part, m).reindex(judged.index, columns=labels) for m in study.metrics}
+        kept = [label for label in (study.baseline, fixed) if label in labels]
+        known = fits[metric].notna()
+        picks = judged.index.to_series().map(lambda fit, by=judged: lowest(by.loc[fit].to_dict()))
+        whole = [one and known.loc[fit, [*kept, one]].all() for fit, one in picks.items()]
+        picks = picks[np.array(whole, dtype=bool)]
+        for m, own in fits.items():
+            values = [own.at[fit, one] for fit, one in picks.items()]
+            fits[m] = own.loc[picks.index].assign(chosen=values)
         means: dict[str, float] = {}
         for label in ("chosen", *kept):
-            chosen = picks if label == "chosen" else dict.fromkeys(picks, label)
-            numbers = [
-                chosen_number({fit: lines[m][fit][one] for fit, one in chosen.items()}, m)
-                for m in study.metrics
-            ]
+            numbers = [number_over(own[label], m) for m, own in fits.items()]
             text = picks_text(picks) if label == "chosen" else ""
             found.append((budget, models, label, text, *numbers))
             means[label] = numbers[0].value
-        if models != "all" and fixed in kept and picks:
+        if models != "all" and fixed in kept and len(picks):
             above.append((means["chosen"] - means[fixed], models))
     said: tuple[str, ...] = ()
     if above:
