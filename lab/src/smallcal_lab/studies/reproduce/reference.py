@@ -160,15 +160,7 @@ class Reference:
     source: str
 
     def parts(self, value: Value) -> frozenset[Part] | None:
-        """Return the test sets that a value is a mean over; None for a set by its own name.
-
-        Examples
-        --------
-        >>> paper = load_reference()
-        >>> shifted = [v for v in paper.values if v.table == "tab:cifar100c_summary"]
-        >>> len(paper.parts(shifted[0]))
-        95
-        """
+        """Return the test sets that a value is a mean over; None for a set by its own name."""
         if value.set == CLEAN:
             return frozenset({TEST})
         usual = STANDARD if value.dataset.startswith("imagenet") else STANDARD + EXTRA
@@ -233,10 +225,11 @@ def reference_of(document: Any, *, source: str) -> Reference:
         if not _is_number(points) or points < 0:
             raise FileError(f"{source}: tolerances must say {name}, in points; got {points!r}")
     for grid in document["shifts"].values():
-        if not isinstance(grid, dict) or not all(map(_is_list, map(grid.get, _GRID))):
+        lists = map(grid.get, ("kinds", "severities")) if isinstance(grid, dict) else [None]
+        if not all(isinstance(one, list) and one for one in lists):
             raise FileError(f"{source}: shifts must list kinds and severities for each data set")
-    entries: Any = document.get("values")
-    if not _is_list(entries):
+    entries = document.get("values")
+    if not isinstance(entries, list) or not entries:
         raise FileError(f"{source}: values must be a list of entries")
     values = (
         value
@@ -249,7 +242,6 @@ def reference_of(document: Any, *, source: str) -> Reference:
 
 
 _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")
-_GRID = ("kinds", "severities")
 _FIELDS = {one.name: one for one in fields(Value)}
 _NEEDED = tuple(name for name, one in _FIELDS.items() if one.default is one.default_factory)
 _COMPARED = ("difference", "win-share", "share-below-zero")
@@ -298,14 +290,6 @@ def _numbers(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # --- what the fields may be; one that nobody knows can be anything
 
 
-def _is_text(given: Any) -> bool:
-    return isinstance(given, str)
-
-
-def _is_list(given: Any) -> bool:
-    return isinstance(given, list) and bool(given)
-
-
 def _is_count(given: Any, least: int = 1) -> bool:
     return type(given) is int and given >= least
 
@@ -332,20 +316,20 @@ def _are_seeds(given: Any) -> bool:
 
 def _is_entry(given: Any) -> bool:
     known = isinstance(given, dict) and given.keys() <= {"method", "options"}
-    return known and _is_text(given.get("method")) and isinstance(given.get("options", {}), dict)
+    named = known and isinstance(given.get("method"), str)
+    return named and isinstance(given.get("options", {}), dict)
 
 
-def _maybe(check: Callable[[Any], bool], names: str) -> dict[str, Callable[[Any], bool]]:
-    return dict.fromkeys(names.split(), lambda given: given is None or check(given))
-
-
+_TEXTS = ("table", "dataset", "backbone", "set", "unit", "kind", "spread_over")
+_OPTIONAL = ("method", "metric", "against", "doubt", "note", "resampled", "study", "cells_of")
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("table", "dataset", "backbone", "set", "unit", "kind"), _is_text),
-    "spread_over": _is_text,
-    **_maybe(_is_text, "method metric against doubt note resampled study cells_of"),
-    **_maybe(_is_text, "paper_method paper_metric"),
-    **_maybe(_is_number, "value spread ddof"),
-    **_maybe(_is_count, "draws"),
+    **dict.fromkeys(_TEXTS, lambda given: isinstance(given, str)),
+    **dict.fromkeys(
+        (*_OPTIONAL, "paper_method", "paper_metric"),
+        lambda given: given is None or isinstance(given, str),
+    ),
+    **dict.fromkeys(("value", "spread", "ddof"), lambda given: given is None or _is_number(given)),
+    "draws": lambda given: given is None or _is_count(given),
     "decimals": lambda given: _is_count(given, 0),
     "seeds": _are_seeds,
     "budget": lambda given: not isinstance(given, list) and _are_seeds(given),

@@ -359,13 +359,7 @@ def _by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:
-    """Return Spearman's rank correlation in words, where it exists.
-
-    Examples
-    --------
-    >>> rank_text(np.array([3.0, 2.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.0, 2.5]))
-    '-0.80 [-1.00, +0.82]'
-    """
+    """Return Spearman's rank correlation in words, where it exists."""
     return rank_words(*rank_interval(a, b))
 
 

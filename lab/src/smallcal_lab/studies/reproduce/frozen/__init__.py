@@ -98,31 +98,17 @@ def _splits(kept: dict[str, Array]) -> Iterator[tuple[str, Array, Array]]:
     for key in kept:
         if key.endswith("_labels"):
             split = key.removesuffix("_labels")
-            yield split, numbers(kept[f"{split}_logits"]), kept[key]
+            yield split, _numbers(kept[f"{split}_logits"]), kept[key]
     if ADDED[0] in kept:
-        clean, labels = numbers(kept["test_logits"]), kept["test_labels"]
+        clean, labels = _numbers(kept["test_logits"]), kept["test_labels"]
         for severity in SEVERITIES:
             for kind in ADDED:
-                yield f"{kind}{severity}", clean + severity * numbers(kept[kind]), labels
+                yield f"{kind}{severity}", clean + severity * _numbers(kept[kind]), labels
             yield f"dimming{severity}", clean * (1 - DIMMING * severity), labels
 
 
-def numbers(planes: Array) -> Array:
-    """Return what :func:`planes` keeps, as float64."""
+def _numbers(planes: Array) -> Array:
+    """Return numbers of which the high and the low bytes are kept apart, so that they compress."""
     high, low = planes.astype(np.int64)
     values: Array = ((high - 128) * 256 + low) * STEP
     return values
-
-
-def planes(values: Array) -> Array:
-    """Return numbers in units of 1/32, their high bytes before their low ones: so they compress.
-
-    Examples
-    --------
-    >>> planes(np.array([0.0, 1.5, -100.0])).tolist()
-    [[128, 128, 115], [0, 48, 128]]
-    >>> numbers(planes(np.array([0.0, 1.5, -100.0]))).tolist()
-    [0.0, 1.5, -100.0]
-    """
-    units = np.rint(values / STEP).astype(np.int64) + 128 * 256
-    return np.stack(np.divmod(units, 256)).astype(np.uint8)
