@@ -151,15 +151,10 @@ def _excess(value: Value, fit: Fit) -> float:
     return fit("ece15", label) - min(fit("ece15", one) for one in (_ONE, _THREE))
 
 
-def _over_cases(number: Callable[[FloatArray], Any]) -> Summary:
-    """Return a number over models, or over fits where single ones are counted."""
-
-    def summary(sample: Sample) -> Told:
-        of_models = sample.value.set in (CLEAN, ALL_REGIMES)
-        cases = np.array([t.mean() for t in sample.tables]) if of_models else sample.fits
-        return float(number(cases)), 0.0
-
-    return summary
+def _cases(sample: Sample) -> FloatArray:
+    """Return a number for each model, or for each fit where single ones are counted."""
+    of_models = sample.value.set in (CLEAN, ALL_REGIMES)
+    return np.array([table.mean() for table in sample.tables]) if of_models else sample.fits
 
 
 def _told_apart(sign: int, *, followed: bool) -> Summary:
@@ -174,7 +169,7 @@ def _told_apart(sign: int, *, followed: bool) -> Summary:
         gain, kept = sign * (means[:, 0] - means[:, 1]), sign * (means[:, 0] - means[:, 2])
         told = kept > gain / 2 if sign > 0 else kept < gain / 2
         there = gain > MARGIN
-        return float((there & told).sum() if followed else there.sum()), 0.0
+        return float((there & told).sum() if followed else there.sum())
 
     return summary
 
@@ -183,7 +178,7 @@ def _share_of_wrong(sample: Sample) -> Told:
     """Return how often the rule takes three groups where one is better."""
     fits = np.concatenate([table.mean(axis=2).reshape(-1, 3) for table in sample.tables])
     worse = fits[fits[:, 1] > fits[:, 0]]
-    return float((worse[:, 2] == worse[:, 1]).mean()) if len(worse) else float("nan"), 0.0
+    return float((worse[:, 2] == worse[:, 1]).mean()) if len(worse) else float("nan")
 
 
 # --- all corruptions, all models, all methods
@@ -201,22 +196,17 @@ def _heterogeneity(summary: Summary) -> Quantity:
     )
 
 
-def _gains(sample: Sample) -> list[FloatArray]:
+def _gains(sample: Sample) -> FloatArray:
     """Return the raw error, and the gain over each rival: means for each corruption."""
     kinds = len({kind for kind, _ in sample.parts})
     means = sample.tables[0].mean(axis=(0, 1))
     raw, *rivals, ours = means.reshape(kinds, -1, means.shape[-1]).mean(axis=1).T
-    return [raw, *(rival - ours for rival in rivals)]
+    return np.array([raw, *(rival - ours for rival in rivals)])
 
 
-def _spearman(one: int, other: int) -> Quantity:
+def _spearman(*rows: int) -> Quantity:
     """Return the rank correlation of two of these."""
-
-    def summary(sample: Sample) -> Told:
-        found = _gains(sample)
-        return rank_interval(found[one], found[other])[0], 0.0
-
-    return _heterogeneity(summary)
+    return _heterogeneity(lambda sample: rank_interval(*_gains(sample)[list(rows)])[0])
 
 
 def _best_of(sample: Sample) -> Told:
@@ -250,7 +240,7 @@ def _rows(count: Callable[[FloatArray], Any]) -> Quantity:
     return Quantity(
         "top1-audit",
         lambda value, fit: [fit("changed", plain(entry).label) for entry in value.entries],
-        summary=lambda sample: (float(sum(map(count, sample.tables))), 0.0),
+        summary=lambda sample: float(sum(map(count, sample.tables))),
     )
 
 
@@ -267,8 +257,8 @@ _TVA = (Entry("tva-ts"),)
 #: Names of numbers, or of methods that only the paper has, to what they are: the first that fits.
 QUANTITIES: Mapping[str, Quantity] = {
     # numbers of a choice, of all corruptions, of all methods
-    r".*/ece_above_the_better_of_two": _selector(_excess, _over_cases(np.mean)),
-    r".*/largest_ece_above_the_better_of_two": _selector(_excess, _over_cases(np.max)),
+    r".*/ece_above_the_better_of_two": _selector(_excess, lambda s: _cases(s).mean()),
+    r".*/largest_ece_above_the_better_of_two": _selector(_excess, lambda s: _cases(s).max()),
     r".*/regimes_helped": _selector(_three, _told_apart(1, followed=False)),
     r".*/regimes_helped_and_kept": _selector(_three, _told_apart(1, followed=True)),
     r".*/regimes_hurt": _selector(_three, _told_apart(-1, followed=False)),

@@ -318,7 +318,8 @@ class _Found:
             tables = tuple(self._table(claim, place) for place in claim.places)
             units = partial(self._units, claim)
             sample = Sample(value, tables, claim.places[0].parts, claim.near, units)
-            number, reach = claim.summary(sample)
+            told = claim.summary(sample)
+            number, reach = told if isinstance(told, tuple) else (told, 0.0)
         except KeyError:
             number, reach = math.nan, 0.0
         if not math.isfinite(number):

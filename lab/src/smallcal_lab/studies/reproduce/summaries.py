@@ -96,8 +96,8 @@ class Sample:
         return self.drawn.interval(value.label, value.measured, minus=minus, level=level)
 
 
-#: A number, and how far it may be off beside its tolerance.
-Told = tuple[float, float]
+#: A number, perhaps with how far it may be off beside its tolerance.
+Told = float | tuple[float, float]
 Summary = Callable[[Sample], Told]
 
 
@@ -124,15 +124,10 @@ def is_of_samples(value: Value) -> bool:
     return part and known and value.resampled in WAYS
 
 
-def mean(sample: Sample) -> Told:
-    """Return the mean over draws and sets, then seeds."""
-    return float(sample.seeds.mean()), 0.0
-
-
 def median(sample: Sample) -> Told:
     """Return the median over fits, or a quartile."""
     found = Spread.of(math.nan, sample.fits)
-    return {"low": found.low, "high": found.high}.get(sample.value.part, found.median), 0.0
+    return {"low": found.low, "high": found.high}.get(sample.value.part, found.median)
 
 
 def share_below(sample: Sample) -> Told:
@@ -178,15 +173,14 @@ def spread(sample: Sample) -> Told:
     value, numbers = sample.value, SPREADS[sample.value.spread_over](sample)
     ddofs = (0, 1) if value.ddof is None and len(numbers) > 1 else (value.ddof or 0,)
     found = [float(np.std(numbers, ddof=ddof)) for ddof in ddofs]
-    return min(found, key=lambda one: abs(UNITS[value.unit] * one - value.value)), 0.0
+    return min(found, key=lambda one: abs(UNITS[value.unit] * one - value.value))
 
 
 #: Kinds of values to how they are made of single fits.
 SUMMARIES: Mapping[str, Summary] = {
-    "value": mean,
-    "difference": mean,
+    # Of seeds; of a range, of the lowest or the highest number of each fit.
+    **dict.fromkeys(("value", "difference", "range"), lambda sample: float(sample.seeds.mean())),
     "median": median,
-    "range": mean,  # of the lowest or the highest number of each fit
     "win-share": share_below,
     "share-below-zero": share_of_resamples,
 }

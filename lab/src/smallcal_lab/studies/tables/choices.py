@@ -101,15 +101,15 @@ def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str)
     """
     base = study.baseline
     found = fits_of(measured, study.metrics[0]).reindex(columns=[base, rich]).dropna()
-    found = found.set_axis(["base", "rich"], axis=1).assign(took=policy == rich)
+    found = found.set_axis(["base", "rich"], axis=1)
+    took: Any = policy == rich
     if policy not in (base, rich):
         accepted = fits_of(taken, f"accepted_{policy}").reindex(columns=[rich])[rich].dropna()
         found = found[found.index.isin(accepted.index)]
-        found["took"] = accepted[found.index].astype(bool)
-    found["better"] = found["rich"] < found["base"] - ROUNDING
-    for name, where in (("picked", "took"), ("best", "better")):
-        found[name] = found["rich"].where(found[where], found["base"])
-    return found
+        took = accepted[found.index].astype(bool)
+    found = found.assign(took=took, better=found["rich"] < found["base"] - ROUNDING)
+    picked, best = (found["rich"].where(found[one], found["base"]) for one in ("took", "better"))
+    return found.assign(picked=picked, best=best)
 
 
 def _candidates(study: Study) -> list[str]:
@@ -298,11 +298,11 @@ def gate(study: Study, frame: Frame) -> Table:
     sentences: list[str] = []
     for rich in dict.fromkeys(unit["rich"] for unit in units):
         own = [unit for unit in units if unit["rich"] == rich]
-        for name, metric in product((PROMISED, T_RATIO), study.metrics):
-            pairs = np.array([(unit[name], unit[metric]) for unit in own])
-            x, gain = pairs[np.isfinite(pairs).all(axis=1)].T
-            found.append((rich, name, metric, f"{len(x):,}", *_ranked(x, gain)))
         for name in (PROMISED, T_RATIO):
+            for metric in study.metrics:
+                pairs = np.array([(unit[name], unit[metric]) for unit in own])
+                x, gain = pairs[np.isfinite(pairs).all(axis=1)].T
+                found.append((rich, name, metric, f"{len(x):,}", *_ranked(x, gain)))
             sentences += _twins(own, name, study.metrics[0])
     return table_of("gate", study, found, said=sentences)
 
@@ -382,16 +382,12 @@ def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
     """Yield every cell of the map: each model, clean and shifted, in each metric."""
     ours = study.settings["gain_of"]
     for (_, dataset, backbone), part in frame.groups("budget", "dataset", "backbone"):
-        regimes = (
-            (*one, metric) for one in sets_of(part) for metric in one[1].measured(study.metrics)
-        )
-        for name, rows, metric in regimes:
+        sets = ((*one, m) for one in sets_of(part) for m in one[1].measured(study.metrics))
+        for name, rows, metric in sets:
             labels = rows.unique("label")
             sign = -1.0 if better_of(metric) == "higher" else 1.0
-            means = {
-                label: sign * number_of(rows.values(metric, label), metric).value
-                for label in labels
-            }
+            numbers = {label: number_of(rows.values(metric, label), metric) for label in labels}
+            means = {label: sign * number.value for label, number in numbers.items()}
             first, second, *_ = *sorted(filter(math.isfinite, means.values())), *[math.nan] * 2
             lead = Number(second - first, digits=unit_of(metric).digits)
             rivals = {
