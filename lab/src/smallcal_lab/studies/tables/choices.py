@@ -404,7 +404,7 @@ def _gap(
 ) -> Interval | None:
     """Return the difference of two labels: seeds and draws resampled, or seeds and shifted sets."""
     if name == SHIFTED:
-        values, _ = cube(rows, metric, *pair)
+        values, _ = cube(rows, *((metric, label) for label in pair))
         return None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[WHOLE]
     return over_models(models_of(rows, paired(rows, metric, *pair)), study, single=True)
 

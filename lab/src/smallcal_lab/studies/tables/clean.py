@@ -21,7 +21,7 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import SHARE
 from smallcal.statistics.interval import Interval
 from smallcal_lab.statistics import nested as resampling
-from smallcal_lab.studies.frame import CLEAN, Frame, Values
+from smallcal_lab.studies.frame import CLEAN, Frame, Key, Values
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.table import (
     Number,
@@ -45,6 +45,8 @@ LEVEL = 0.95
 ENOUGH_MODELS = 10
 #: What numbers of models are, where nothing else is said.
 SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
+#: A metric and a label.
+Measured = tuple[str, str]
 _LEVELS = ("model", "seed", "draw")
 #: Titles, headings and notes of tables by name.
 _TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
@@ -209,15 +211,20 @@ def compared_labels(study: Study, frame: Frame) -> Iterator[tuple[str, str]]:
     yield from (pair for pair in pairs if pair[0] != pair[1])
 
 
+def gaps_of(frame: Frame, ours: Measured, theirs: Measured) -> dict[str, dict[Key, float]]:
+    """Return by cell the differences for each draw and set that both were measured on."""
+    mine, other = (frame.numbers.get(one, {}) for one in (ours, theirs))
+    rivals = {cell: dict(other.get(cell, ())) for cell in mine}
+    return {
+        cell: {key: value - rivals[cell][key] for key, value in own if key in rivals[cell]}
+        for cell, own in mine.items()
+    }
+
+
 def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
     """Return differences between two labels, draw by draw and set by set, where both are there."""
-    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
-    found: Values = {}
-    for cell in mine:
-        a, b = dict(mine[cell]), dict(other.get(cell, ()))
-        if gaps := [a[key] - b[key] for key in a if key in b]:
-            found[cell] = gaps
-    return found
+    gaps = gaps_of(frame, (metric, ours), (metric, theirs))
+    return {cell: list(own.values()) for cell, own in gaps.items() if own}
 
 
 def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:

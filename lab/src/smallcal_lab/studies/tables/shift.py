@@ -21,8 +21,10 @@ from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
     LEVEL,
+    Measured,
     below_zero,
     compared_labels,
+    gaps_of,
     intervals_text,
     label_rows,
     mean_number,
@@ -100,21 +102,18 @@ def severity(study: Study, frame: Frame) -> Table:
 
 
 def cube(
-    frame: Frame, metric: str, ours: str, theirs: str
+    frame: Frame, ours: Measured, theirs: Measured
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Return differences by seed, corruption and severity, and the corruptions left out.
 
     Draws are averaged first. A corruption that lacks a severity, or a seed, is left out: the
     intervals need a full table.
     """
-    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
     gaps: dict[tuple[str, str, int], list[float]] = {}
-    for cell, numbers in mine.items():
-        theirs_here = dict(other.get(cell, ()))
-        for (draw, kind, severity), value in numbers:
-            rival = theirs_here.get((draw, kind, severity))
-            if rival is not None and kind not in ("", CLEAN):
-                gaps.setdefault((cell, kind, severity), []).append(value - rival)
+    for cell, own in gaps_of(frame, ours, theirs).items():
+        for (_, kind, severity), gap in own.items():
+            if kind not in ("", CLEAN):
+                gaps.setdefault((cell, kind, severity), []).append(gap)
     table = {key: float(np.mean(own)) for key, own in gaps.items() if np.isfinite(own).all()}
     cells = list(dict.fromkeys(cell for cell, _, _ in table))
     kinds = list(dict.fromkeys(kind for _, kind, _ in table))
@@ -150,7 +149,7 @@ def tiers(study: Study, frame: Frame) -> Table:
         # One form of table after the other: what is drawn for one serves all of its form.
         for metric, (budget, model, own) in product(_metrics(study, rows), list(part.models())):
             for pair in compared_labels(study, own):
-                values, lacking = cube(own, metric, *pair)
+                values, lacking = cube(own, *((metric, label) for label in pair))
                 left_out |= set(lacking)
                 if values is not None:
                     three = three_tiers(values, n_boot=study.n_boot, level=LEVEL)
@@ -189,15 +188,10 @@ def controls(study: Study, frame: Frame) -> Table:
 
     def numbers(rows: Frame, label: str) -> Iterator[Number]:
         for metric in metrics:
-            # The control's numbers, as if another label had them: so the two can be compared.
-            control = rows["metric"] == metric + suffix
-            renamed = {
-                "label": np.where(control, suffix, rows["label"]),
-                "metric": np.where(control, metric, rows["metric"]),
-            }
-            values, _ = cube(Frame({**rows.columns, **renamed}), metric, suffix, label)
+            pair = (metric + suffix, label), (metric, label)
+            values, _ = cube(rows, *pair)
             three = {} if values is None else three_tiers(values, n_boot=study.n_boot, level=LEVEL)
-            yield from (number_of(rows.values(m, label), metric) for m in (metric, metric + suffix))
+            yield from (number_of(rows.values(*one), metric) for one in pair[::-1])
             yield from (shown(three.get(tier), metric) for tier in (WHOLE, "cell", "corruption"))
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
