@@ -180,27 +180,24 @@ def _run_of(
         metrics |= {claim.value.measured, *claim.quantity.metrics, *chosen}
     parts = {part for _, place in asked for part in place.parts} if shifted else set()
     keeping = {"kept": (SHIFTED if parts else CLEAN,)} if kept else {}
-    study = Study(
+    study = replace(
+        known,
         name="reproduce",
-        title="Reproduction",
-        question="Are the paper's numbers reproduced?",
         entries=tuple(entries.values()),
         baseline=base.label if base.label in entries else next(iter(entries)),
         metrics=tuple(metric for metric in METRICS if metric in metrics),
-        probe=known.probe,
         budgets=(budget,),
         draws=1 + max(draw for _, place in asked for draw in place.draws),
         tables=(),
+        needs=(),
         settings={**known.settings, **asked[0][0].quantity.settings, **keeping},
     )
-    cells = {
-        cell.seed: replace(
-            cell, shifts=tuple(s for s in cell.shifts if (s.kind, s.severity) in parts)
-        )
-        for _, place in asked
-        for cell in place.cells
-    }
-    return study, replace(collection, cells=tuple(cells[seed] for seed in sorted(cells)))
+    cells = {cell.seed: cell for _, place in asked for cell in place.cells}
+    found = (
+        replace(cell, shifts=tuple(s for s in cell.shifts if (s.kind, s.severity) in parts))
+        for _, cell in sorted(cells.items())
+    )
+    return study, replace(collection, cells=tuple(found))
 
 
 def reproduce(collection: Collection, reference: Reference, **options: Any) -> Reproduction:

@@ -46,7 +46,13 @@ def _numbers(own: Frame, label: str, digits: Mapping[str, int | None]) -> Iterat
     """Yield mean and spread of each metric, with so many digits, or as many as the metric has."""
     for metric, n in digits.items():
         number = number_of(own.values(metric, label), metric)
-        yield number if n is None else replace(number, digits=n)
+        spread = None if n == 0 else number.spread  # a count has none
+        yield replace(number, digits=number.digits if n is None else n, spread=spread)
+
+
+def _each(frame: Frame, digits: Mapping[str, int | None]) -> tuple[Row, ...]:
+    """Return table rows: these metrics of every entry, block by block."""
+    return label_rows(frame, lambda own, label: [tuple(_numbers(own, label, digits))])
 
 
 # Groups -----------------------------------------------------------------------------------------
@@ -57,8 +63,7 @@ def temperatures(study: Study, frame: Frame) -> Table:
     digits = dict.fromkeys(("temperature_low", "temperature_high", "temperature_ratio"), 3)
     more = [m for m in ("hcfp90_of_all",) if m in frame.unique("metric")]
     columns = {**digits, **dict.fromkeys(more)}
-    clean = frame.where(set=CLEAN, metric=list(columns))
-    rows = label_rows(clean, lambda own, label: [tuple(_numbers(own, label, columns))])
+    rows = _each(frame.where(set=CLEAN, metric=list(columns)), columns)
     note = " High-confidence errors, of all: as a share of all samples, not of the errors."
     words = {"more": note if more else ""}
     return table_of("temperatures", study, rows, *map(heading_of, more), **words)
@@ -207,18 +212,8 @@ def audit(study: Study, frame: Frame) -> Table:
 
 def costs(study: Study, frame: Frame) -> Table:
     """Show what each method costs: numbers held, time to fit, time to apply."""
-    digits = {
-        "parameters": 0,
-        "fit_seconds": 3,
-        "apply_microseconds": 2,
-        "threads": 0,
-        "repeats": 0,
-    }
-
-    def cells(own: Frame, label: str) -> Iterator[list[Number]]:
-        numbers = [(number_of(own.values(m, label), ""), n) for m, n in digits.items()]
-        yield [replace(one, digits=n, spread=one.spread if n else None) for one, n in numbers]
-
+    counts = dict.fromkeys(("threads", "repeats"), 0)
+    digits = {"parameters": 0, "fit_seconds": 3, "apply_microseconds": 2, **counts}
     limits = {"threads": 1, "seconds": 0, **study.settings}
     words = {name: limits[name] for name in ("threads", "seconds")}
-    return table_of("costs", study, label_rows(frame.where(set=CLEAN), cells), **words)
+    return table_of("costs", study, _each(frame.where(set=CLEAN), digits), **words)
