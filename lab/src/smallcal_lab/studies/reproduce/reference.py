@@ -157,7 +157,6 @@ class Reference:
     values: tuple[Value, ...]
     tolerances: Mapping[str, float]
     shifts: Mapping[str, Mapping[str, Any]]
-    source: str
 
     def parts(self, value: Value) -> frozenset[Part] | None:
         """Return the test sets that a value is a mean over; None for a set by its own name."""
@@ -236,9 +235,7 @@ def reference_of(document: Any, *, source: str) -> Reference:
         for number, entry in enumerate(entries, 1)
         for value in _values(entry, document["defaults"], f"{source}, value {number}")
     )
-    return Reference(
-        values=tuple(values), tolerances=tolerances, shifts=document["shifts"], source=source
-    )
+    return Reference(values=tuple(values), tolerances=tolerances, shifts=document["shifts"])
 
 
 _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")

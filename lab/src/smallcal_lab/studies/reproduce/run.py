@@ -235,7 +235,9 @@ def carry_out(
         tempfile.TemporaryDirectory(prefix="smallcal-") if out is None else nullcontext(out)
     ) as folder:
         for key, (study, own) in agenda.runs.items():
-            place = Path(folder) / _folder(key)
+            dataset, backbone, budget, shifted, name, kept = key
+            called = f"{dataset}__{backbone}__n{'all' if budget == ALL else budget}__{name}"
+            place = Path(folder) / (called + "__shifted" * shifted + "__kept" * kept)
             outcome = run(study, own, place, jobs=jobs, force=True, advance=advance)
             found.add(key, outcome.frame, place)
         rows = tuple(map(found.row, agenda.claims))
@@ -245,14 +247,6 @@ def carry_out(
             text = json.dumps(reproduction.to_dict(), indent=1, ensure_ascii=False) + "\n"
             path.write_text(text, encoding="utf-8")
     return reproduction
-
-
-def _folder(key: Key) -> str:
-    """Return the name of a run's folder."""
-    dataset, backbone, budget, shifted, study, kept = key
-    size = "all" if budget == ALL else budget
-    name = f"{dataset}__{backbone}__n{size}__{study}"
-    return name + "__shifted" * shifted + "__kept" * kept
 
 
 # --- what was found

@@ -23,15 +23,7 @@ from smallcal.metrics import METRICS
 from smallcal.metrics.kept import LOST
 from smallcal.metrics.replicas import SLOW
 from smallcal.statistics.interval import Interval
-from smallcal_lab.statistics import nested
-from smallcal_lab.statistics.samples import (
-    Replicates,
-    Unit,
-    mean_over_units,
-    pooled_samples,
-    seeds_then_samples,
-    together,
-)
+from smallcal_lab.statistics import nested, samples
 from smallcal_lab.studies.catalogue import STUDIES
 from smallcal_lab.studies.frame import CLEAN
 from smallcal_lab.studies.reproduce.reference import UNITS, Part, Value
@@ -56,7 +48,7 @@ class Sample:
     tables: tuple[FloatArray, ...]
     parts: tuple[Part, ...]
     near: float = 0.0
-    units: Callable[[], Sequence[Unit]] = tuple
+    units: Callable[[], Sequence[samples.Unit]] = tuple
 
     @property
     def fits(self) -> FloatArray:
@@ -80,7 +72,7 @@ class Sample:
         return np.asarray(means.reshape(len(means), len({kind for kind, _ in self.parts}), -1))
 
     @cached_property
-    def drawn(self) -> Replicates:
+    def drawn(self) -> samples.Replicates:
         """Resamples of the test samples."""
         wanted = {self.value.label, self.value.against} - {""}
         units = [{name: unit[name] for name in wanted} for unit in self.units()]
@@ -101,19 +93,19 @@ Told = float | tuple[float, float]
 Summary = Callable[[Sample], Told]
 
 
-def _images(value: Value, units: Sequence[Unit]) -> Replicates:
+def _images(value: Value, units: Sequence[samples.Unit]) -> samples.Replicates:
     """Resample test samples alone: of shifted sets the same ones for all seeds and draws."""
     if value.set != CLEAN:
-        return mean_over_units(together(units), [value.measured])
+        return samples.mean_over_units(samples.together(units), [value.measured])
     n_boot = STUDIES["clean"].settings["pooled_boot" if value.against else "sampled_boot"]
-    return pooled_samples(units, [value.measured], n_boot=n_boot)
+    return samples.pooled_samples(units, [value.measured], n_boot=n_boot)
 
 
 #: Which test samples are resampled, to how: of each seed the predictions of the value's methods.
-WAYS: Mapping[str, Callable[[Value, Sequence[Unit]], Replicates]] = {
+WAYS: Mapping[str, Callable[[Value, Sequence[samples.Unit]], samples.Replicates]] = {
     "images": _images,
-    "seeds>images": lambda value, units: seeds_then_samples(units, [value.measured]),
-    "three seeds": lambda value, units: seeds_then_samples(units[:3], [value.measured]),
+    "seeds>images": lambda value, units: samples.seeds_then_samples(units, [value.measured]),
+    "three seeds": lambda value, units: samples.seeds_then_samples(units[:3], [value.measured]),
 }
 
 

@@ -170,11 +170,8 @@ def single_draws(values: Values) -> list[float]:
 
     A budget that is the whole split can be drawn in one way only.
     """
-    found: list[float] = []
-    for own in values.values():
-        known = [value for value in own if math.isfinite(value)]
-        found += known[:1] if len(set(known)) == 1 else known
-    return found
+    finite = ([value for value in own if math.isfinite(value)] for own in values.values())
+    return [value for own in finite for value in (own[:1] if len(set(own)) == 1 else own)]
 
 
 def clusters(study: Study, frame: Frame) -> Table:
@@ -183,15 +180,13 @@ def clusters(study: Study, frame: Frame) -> Table:
     rows: list[Row] = []
     for _, part in clean.groups("budget"):
         for pair in compared_labels(study, part):
-            gaps = {metric: paired(part, metric, *pair) for metric in metrics}
-            found = {
-                m: resampled_cells(
-                    [float(np.mean(own)) for own in cells.values() if np.isfinite(own).all()], study
-                )
-                for m, cells in gaps.items()
-            }
+            found: dict[str, Interval | None] = {}
+            for metric in metrics:
+                gaps = paired(part, metric, *pair).values()
+                means = [float(np.mean(own)) for own in gaps if np.isfinite(own).all()]
+                found[metric] = resampled_cells(means, study)
             if found[metrics[0]] is not None:
-                count = Number(len(gaps[metrics[0]]), digits=0)
+                count = Number(len(paired(part, metrics[0], *pair)), digits=0)
                 numbers = [shown(own, metric) for metric, own in found.items()]
                 words = (part.samples, *pair, verdict_on(found))
                 rows.append((*words, count, *numbers, below_zero(numbers[0])))

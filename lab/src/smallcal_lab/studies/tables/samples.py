@@ -18,14 +18,7 @@ from smallcal.errors import InputError
 from smallcal.metrics.kept import require_kept
 from smallcal.metrics.replicas import SLOW
 from smallcal.metrics.table import chosen_metrics
-from smallcal_lab.statistics.samples import (
-    POOLED_BOOT,
-    Replicates,
-    mean_over_units,
-    pooled_samples,
-    seeds_then_samples,
-    together,
-)
+from smallcal_lab.statistics import samples as resampling
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.predictions import Shelf
 from smallcal_lab.studies.study import Study
@@ -60,9 +53,10 @@ def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     for budget, model, part in clean.models():
         if units := shelf.units(part, CLEAN, 0):
             with threadpool_limits(1):  # sums split over threads round differently
-                drawn = [pooled_samples(units, metrics, n_boot=n_boot)]
+                drawn = [resampling.pooled_samples(units, metrics, n_boot=n_boot)]
                 if len(units) > 1:
-                    drawn.insert(0, seeds_then_samples(units, metrics, n_boot=study.n_boot))
+                    both = resampling.seeds_then_samples(units, metrics, n_boot=study.n_boot)
+                    drawn.insert(0, both)
             for pair in pairs(study, list(units[0])):
                 found += [(budget, model, *_against(own, *pair, metrics)) for own in drawn]
     heads, said = _heads(metrics), _seeds_told(clean)
@@ -76,7 +70,7 @@ def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     for budget, model, part in frame.where(set=CLEAN).models():
         if units := shelf.units(part, CLEAN, 0):
             with threadpool_limits(1):
-                drawn = pooled_samples(units, metrics, n_boot=n_boot)
+                drawn = resampling.pooled_samples(units, metrics, n_boot=n_boot)
             for method in drawn.methods:
                 numbers = (shown(drawn.interval(method, m, level=LEVEL), m) for m in metrics)
                 plain = (replace(number, signed=False, below=None) for number in numbers)
@@ -94,11 +88,11 @@ def image_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
             seeds = shelf.units(rows, kind, severity)
             if not seeds:
                 continue
-            units = together(seeds)
+            units = resampling.together(seeds)
             if len(units) > 1:
                 alone[model] = None
             with threadpool_limits(1):
-                drawn = mean_over_units(units, metrics, n_boot=study.n_boot)
+                drawn = resampling.mean_over_units(units, metrics, n_boot=study.n_boot)
             name = f"{kind} {severity}" if severity else kind
             for pair in pairs(study, list(units[0])):
                 found.append((budget, model, name, *_against(drawn, *pair, metrics)))
@@ -148,7 +142,7 @@ def _metrics(study: Study, setting: str) -> tuple[str, ...]:
 
 def _at_most(study: Study, setting: str) -> int:
     """Return how many resamples of samples alone there are: not more than of everything."""
-    given = study.settings.get(setting, POOLED_BOOT)
+    given = study.settings.get(setting, resampling.POOLED_BOOT)
     return min(study.n_boot, whole_number(given, setting, least=2))
 
 
@@ -157,7 +151,7 @@ def _heads(metrics: Sequence[str]) -> tuple[str, ...]:
     return (*changes(metrics), f"{first}, mean of resamples", f"P({first} < 0)")
 
 
-def _against(drawn: Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
+def _against(drawn: resampling.Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
     """Return a row: two methods, what was resampled, differences, and more of the first."""
     found = [drawn.interval(ours, metric, minus=theirs, level=LEVEL) for metric in metrics]
     values = found[0].values
