@@ -179,13 +179,6 @@ def tolerance_of(value: Value, points: Mapping[str, float], *, n_fits: int = 1) 
     A number printed more coarsely than to a hundredth of a point gets its coarser rounding
     on top, or the right number could not pass. ``points`` are the paper's tolerances, and
     ``n_fits`` is how many fits a share of fits is of.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.reproduce.reference import load_reference
-    >>> paper = load_reference()
-    >>> tolerance_of(next(v for v in paper.values if v.metric == "ece15"), paper.tolerances)
-    0.011
     """
     half = 0.5 * 10.0**-value.decimals
     if value.unit == "count":

@@ -10,9 +10,6 @@ from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables import choices, clean, groups, samples, shift
 from smallcal_lab.studies.tables.table import Table
 
-Maker = Callable[[Study, Frame], Table]
-PredictedMaker = Callable[[Study, Frame, Shelf], Table]
-
 #: Where tables are made, by functions of their names.
 _PLACES = (
     (clean, "means differences wins seeds draws clusters"),
@@ -21,14 +18,14 @@ _PLACES = (
     (choices, "selector regret nested-k oracle-k signal-to-noise on-off gate scope-map regimes"),
 )
 
-TABLES: Mapping[str, Maker] = {
+TABLES: Mapping[str, Callable[[Study, Frame], Table]] = {
     name: getattr(module, name.replace("-", "_"))
     for module, names in _PLACES
     for name in names.split()
 }
 
 #: Tables that are made of predictions: the sets that they are about, and how they are made.
-PREDICTED: Mapping[str, tuple[str, PredictedMaker]] = {
+PREDICTED: Mapping[str, tuple[str, Callable[[Study, Frame, Shelf], Table]]] = {
     "seed-samples": (CLEAN, samples.seed_samples),
     "samples": (CLEAN, samples.samples),
     "image-samples": (SHIFTED, samples.image_samples),

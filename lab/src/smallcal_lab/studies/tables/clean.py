@@ -68,8 +68,9 @@ def table_of(
         **{"intervals": intervals_text(study), **words},
     }
     texts = {key: text.strip().replace("\n", " ") for key, text in _TEXTS[name].items()}
-    title, header, note = (texts[key].format(**words) for key in ("title", "header", "note"))
-    return Table(name, title, (*header.split(" | "), *heads), tuple(rows), note, tuple(said))
+    header = [head.format(**words) for head in texts["header"].split(" | ")]
+    title, note = (texts[key].format(**words) for key in ("title", "note"))
+    return Table(name, title, (*header, *heads), tuple(rows), note, tuple(said))
 
 
 def _measured(study: Study, frame: Frame) -> tuple[Frame, list[str]]:

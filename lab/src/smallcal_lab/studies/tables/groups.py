@@ -30,14 +30,7 @@ from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of
 
 
 def numbered(frame: Frame, pattern: str) -> list[int]:
-    r"""Return the numbers in the names of metrics, such as those of groups, in order.
-
-    Examples
-    --------
-    >>> rows = [{"metric": name} for name in ("temperature1", "temperature0", "temperature_low")]
-    >>> numbered(Frame.of(rows), r"temperature(\d+)")
-    [0, 1]
-    """
+    """Return the numbers in the names of metrics, such as those of groups, in order."""
     found = (re.fullmatch(pattern, name) for name in frame.unique("metric"))
     return sorted({int(one.group(1)) for one in found if one})
 

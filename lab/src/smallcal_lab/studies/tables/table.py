@@ -111,19 +111,19 @@ class Table:
     def latex(self) -> str:
         """Return the table in LaTeX, for booktabs."""
         words = sum(isinstance(cell, str) for cell in self.rows[0]) if self.rows else 1
-        body = "\n".join(" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
-        head, _, rest = body.partition("\n")
-        lines = [
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\begin{{tabular}}{{{'l' * words + 'r' * (len(self.header) - words)}}}",
-            *(r"\toprule", head, r"\midrule", rest, r"\bottomrule"),
-            r"\end{tabular}",
-            rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
-            rf"\label{{tab:{self.name}}}",
-            r"\end{table}",
-        ]
-        return "\n".join(line for line in lines if line)
+        head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
+        return "\n".join(
+            [
+                r"\begin{table}[t]",
+                r"\centering",
+                rf"\begin{{tabular}}{{{'l' * words + 'r' * (len(self.header) - words)}}}",
+                *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
+                r"\end{tabular}",
+                rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
+                rf"\label{{tab:{self.name}}}",
+                r"\end{table}",
+            ]
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the table as plain data."""
@@ -203,13 +203,7 @@ def title_of(metric: str) -> str:
 
 
 def better_of(metric: str) -> Better:
-    """Return which values of a metric are good; "zero" where neither low nor high ones are.
-
-    Examples
-    --------
-    >>> better_of("accuracy"), better_of("risk_at80"), better_of("gap_at80")
-    ('higher', 'lower', 'zero')
-    """
+    """Return which values of a metric are good; "zero" where neither low nor high ones are."""
     if metric in METRICS:
         return METRICS[metric].better
     return "zero" if metric.startswith(("gap", "coverage", "parameters", "share")) else "lower"
