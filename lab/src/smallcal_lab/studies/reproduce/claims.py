@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from smallcal.calibrators.catalogue import ALIASES, METHODS, method
 from smallcal_lab.studies.collection import Cell, Collection
 from smallcal_lab.studies.frame import ALL, CLEAN
-from smallcal_lab.studies.reproduce.quantities import Quantity, UncheckedError, quantity_of
+from smallcal_lab.studies.reproduce.quantities import Quantity, UncheckedError, quantity_of, require
 from smallcal_lab.studies.reproduce.reference import TEST, UNITS, Part, Reference, Value
 from smallcal_lab.studies.reproduce.summaries import Summary, is_of_samples, summary_of
 from smallcal_lab.studies.study import Entry
@@ -78,14 +78,11 @@ def claim_of(value: Value, collection: Collection, reference: Reference) -> Clai
         told = "another number is printed for it elsewhere"
         raise UncheckedError(told if elsewhere else "the reference is in doubt")
     own_way = value.note.startswith("mean of resamples") and value.part == "value"
-    if own_way and not is_of_samples(value):
-        raise UncheckedError("it is computed in a way of its own")
+    require(not own_way or is_of_samples(value), "it is computed in a way of its own")
     entries = quantity.entries(value)
-    if not entries:
-        raise UncheckedError("it does not say of which methods")
+    require(entries, "it does not say of which methods")
     places = tuple(_place(one, collection, reference, entries) for one in _single(value, reference))
-    if not places:
-        raise UncheckedError("it does not say of how many models or samples")
+    require(places, "it does not say of how many models or samples")
     n_fits = sum(len(place.cells) * len(place.draws) for place in places)
     tolerance = tolerance_of(value, reference.tolerances, n_fits=n_fits)
     if tolerance is None and value.part == "spread":
@@ -117,24 +114,19 @@ def _place(
 ) -> Place:
     """Return one model's place, or raise for what is missing."""
     seeds = value.seeds_of(value.backbone)
-    if not seeds or not value.budget:
-        raise UncheckedError("it does not say of how many models or samples")
-    own = [
-        c for c in collection.cells if (c.dataset, c.backbone) == (value.dataset, value.backbone)
-    ]
-    if not own:
-        raise UncheckedError("the collection has no such model")
-    cells = {cell.seed: cell for cell in own}
+    require(seeds and value.budget, "it does not say of how many models or samples")
+    model = value.dataset, value.backbone
+    cells = {c.seed: c for c in collection.cells if (c.dataset, c.backbone) == model}
+    require(cells, "the collection has no such model")
     # Draws and folds are seeded by the model's number, so others will not do.
-    if any(seed not in cells for seed in seeds):
-        raise UncheckedError("the collection lacks some of its seeds")
+    require(set(seeds) <= cells.keys(), "the collection lacks some of its seeds")
     chosen = tuple(cells[seed] for seed in seeds)
     there = [{TEST, *((shift.kind, shift.severity) for shift in cell.shifts)} for cell in chosen]
     parts = reference.parts(value)
     if parts is None:
         parts = frozenset(part for part in there[0] if part[0] == value.set)
-    if not parts or not all(parts <= sets for sets in there):
-        raise UncheckedError("the collection lacks the set, or a part of it")
+    whole = parts and all(parts <= sets for sets in there)
+    require(whole, "the collection lacks the set, or a part of it")
     budget, draws = _drawn(value, chosen, entries)
     return Place(chosen, budget, draws, tuple(sorted(parts)))
 
@@ -145,8 +137,8 @@ def _drawn(
     """Return budget and draws, if the calibration splits allow them."""
     splits = [cell.read("calibration") for cell in cells]
     needs = {need for entry in entries for need in method(entry.name).needs}
-    if "features" in needs and any(split.features is None for split in splits):
-        raise UncheckedError("the method needs features, and the collection has none")
+    able = "features" not in needs or all(split.features is not None for split in splits)
+    require(able, "the method needs features, and the collection has none")
     sizes, budget = {split.n for split in splits}, value.budget
     if sizes == {budget}:
         return ALL, (0,)

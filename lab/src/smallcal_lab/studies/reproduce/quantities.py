@@ -37,6 +37,12 @@ class UncheckedError(Exception):
     """Why a value cannot be checked."""
 
 
+def require(met: object, reason: str) -> None:
+    """Raise unless a value can be checked."""
+    if not met:
+        raise UncheckedError(reason)
+
+
 def plain(entry: Entry) -> Entry:
     """Return an entry whose label says what it is."""
     return Entry(label_of(entry.name, entry.options), entry.name, entry.options)
@@ -317,29 +323,24 @@ REASONS: Mapping[str, str] = {
 def quantity_of(value: Value) -> Quantity:
     """Return what a value is; raise if it cannot be computed."""
     name = f"{value.method or value.paper_method}/{value.measured}"
-    if reason := _first(REASONS, name):
-        raise UncheckedError(reason)
-    if value.set == "calibration":
-        raise UncheckedError("no study measures on the calibration split")
-    if value.unit not in UNITS:
-        raise UncheckedError("its unit is not known")
-    unknown = UncheckedError("its method is none of smallcal's")
-    if value.method is not None and not _is_method(value.method):
-        raise unknown
+    unknown = "its method is none of smallcal's"
+    reason = _first(REASONS, name)
+    require(reason is None, reason or "")
+    require(value.set != "calibration", "no study measures on the calibration split")
+    require(value.unit in UNITS, "its unit is not known")
+    require(value.method is None or _is_method(value.method), unknown)
     if value.against and not _is_method(value.against):
         # A difference from what only the paper has a name for.
-        rival = _first(QUANTITIES, f"{value.against}/{value.measured}")
-        if rival is None:
-            raise unknown
-        return replace(rival, number=own, rival=rival.number)
+        if rival := _first(QUANTITIES, f"{value.against}/{value.measured}"):
+            return replace(rival, number=own, rival=rival.number)
+        raise UncheckedError(unknown)
     if value.metric in METRICS and value.method is not None:
         if "-margin-" in value.set:
             return _WITHIN
         return _CLEAN if value.set == CLEAN else _SHIFTED
-    found = _first(QUANTITIES, name)
-    if found is None:
-        raise UncheckedError("its metric is none of smallcal's") if value.method else unknown
-    return found
+    if found := _first(QUANTITIES, name):
+        return found
+    raise UncheckedError("its metric is none of smallcal's" if value.method else unknown)
 
 
 def _first(rows: Mapping[str, _Row], name: str) -> _Row | None:
