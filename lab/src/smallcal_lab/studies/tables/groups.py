@@ -15,7 +15,6 @@ from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
-    SPREAD,
     block_rows,
     label_rows,
     models_of,
@@ -164,7 +163,7 @@ def score_scale(study: Study, frame: Frame) -> Table:
         yield *_numbers(own, label, dict.fromkeys(metrics)), largest
 
     rows = label_rows(frame.where(set=CLEAN, metric=metrics), cells)
-    return table_of("score-scale", study, rows, Spread=SPREAD[0].upper() + SPREAD[1:])
+    return table_of("score-scale", study, rows)
 
 
 # What is inspected, and what it costs -----------------------------------------------------------

@@ -57,8 +57,6 @@ SIGNED = "confidence_gap"
 _SHARE = "share_of_group"
 #: The interval that resamples everything: it decides.
 WHOLE = "seed x corruption x severity"
-#: What mean and spread of a single set are taken over.
-_FITS = "mean ± standard deviation (ddof = 0) over fits: seeds, and the draws of each"
 
 
 def shifted_rows(frame: Frame) -> Frame:
@@ -241,7 +239,7 @@ def sets(study: Study, frame: Frame) -> Table:
             for metric in metrics
         ]
         found += [(*where, *row) for row in zip(labels, *columns, strict=True)]
-    return table_of("sets", study, found, *map(heading_of, metrics), fits=_FITS)
+    return table_of("sets", study, found, *map(heading_of, metrics))
 
 
 def _over_sets(parts: list[Frame], metric: str, label: str) -> Number:
@@ -283,7 +281,7 @@ def harm(study: Study, frame: Frame) -> Table:
                 )
         found += [(*where, label, *row) for label, row in numbers.items()]
     heads = (head for m in metrics for head in (*changes([m]), f"{title_of(m)} better in"))
-    return table_of("harm", study, found, *heads, said=sentences, fits=_FITS)
+    return table_of("harm", study, found, *heads, said=sentences)
 
 
 # Corruption by corruption -----------------------------------------------------------------------
