@@ -58,11 +58,15 @@ class Claim:
     @property
     def keys(self) -> dict[Key, Place]:
         """The runs that answer it, each with the place that it visits."""
-        kept, found = is_of_samples(self.value), {}
+        found: dict[Key, Place] = {}
         for place in self.places:
             model = place.cells[0].dataset, place.cells[0].backbone
             elsewhere = any(kind != CLEAN for kind, _ in place.parts)
-            for study, shifted in self.quantity.runs(shifted=elsewhere).items():
+            runs = {self.quantity.study: elsewhere}
+            if elsewhere and self.quantity.study == "selector":
+                runs = {"selector": False, "shift": True}  # chosen on clean samples
+            for study, shifted in runs.items():
+                kept = is_of_samples(self.value)
                 found[(*model, place.budget, shifted, study, kept)] = place
         return found
 

@@ -87,12 +87,6 @@ class Quantity:
             found.append(Entry(value.against))
         return tuple(found)
 
-    def runs(self, *, shifted: bool) -> dict[str, bool]:
-        """Return the studies that are run for it, and whether on shifted samples too."""
-        if self.study == "selector" and shifted:  # chosen on clean samples, measured on others
-            return {self.study: False, "shift": True}
-        return {self.study: shifted}
-
 
 def _temperatures(choose: Callable[[Value, list[float]], float]) -> Quantity:
     """Return a number of the temperatures of a fit."""

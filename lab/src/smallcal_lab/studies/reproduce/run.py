@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +36,7 @@ from smallcal_lab.studies.predictions import SHIFTED, Shelf
 from smallcal_lab.studies.reproduce.claims import Claim, Key, Place, claim_of
 from smallcal_lab.studies.reproduce.quantities import UncheckedError, plain
 from smallcal_lab.studies.reproduce.reference import UNITS, Part, Reference, Value
-from smallcal_lab.studies.reproduce.summaries import Sample
+from smallcal_lab.studies.reproduce.summaries import Sample, is_of_samples
 from smallcal_lab.studies.study import Study
 
 #: Studies whose probe compares each entry with the baseline.
@@ -307,7 +306,7 @@ class _Found:
                     return None, 0.0, error
         try:
             tables = tuple(self._table(claim, place) for place in claim.places)
-            units = partial(self._units, claim)
+            units = self._units(claim) if is_of_samples(value) else ()
             sample = Sample(value, tables, claim.places[0].parts, claim.near, units)
             told = claim.summary(sample)
             number, reach = told if isinstance(told, tuple) else (told, 0.0)

@@ -40,7 +40,7 @@ class Sample:
     """The numbers that one printed number is made of.
 
     ``tables`` has each place's, ``parts`` kind and severity of the sets, ``near`` by how much a
-    single number may differ. ``units`` gives the predictions of each seed, where samples are
+    single number may differ. ``units`` are the predictions of each seed, where samples are
     resampled.
     """
 
@@ -48,7 +48,7 @@ class Sample:
     tables: tuple[FloatArray, ...]
     parts: tuple[Part, ...]
     near: float = 0.0
-    units: Callable[[], Sequence[samples.Unit]] = tuple
+    units: Sequence[samples.Unit] = ()
 
     @property
     def fits(self) -> FloatArray:
@@ -75,7 +75,7 @@ class Sample:
     def drawn(self) -> samples.Replicates:
         """Resamples of the test samples."""
         wanted = {self.value.label, self.value.against} - {""}
-        units = [{name: unit[name] for name in wanted} for unit in self.units()]
+        units = [{name: unit[name] for name in wanted} for unit in self.units]
         with threadpool_limits(1):  # sums split over threads round differently
             return WAYS[self.value.resampled](self.value, units)
 
