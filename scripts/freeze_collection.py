@@ -21,7 +21,7 @@ from freeze.inference import all_comparisons
 from freeze.logits import KINDS, SEVERITIES, STRUCTURED, description, write_logits
 from freeze.means import all_means
 from freeze.store import DEFAULTS, Store
-from smallcal_lab.studies.reproduce.frozen.unpack import unpack
+from smallcal_lab.studies.reproduce.frozen import unpack
 
 FOLDER = Path(__file__).parents[1] / "lab/src/smallcal_lab/studies/reproduce/frozen"
 

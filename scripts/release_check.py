@@ -44,6 +44,7 @@ IN_LAB = (
     *("smallcal_lab/studies/reproduce/reference.json", "smallcal_lab/vision/paper/paper.toml"),
     "smallcal_lab/vision/training/recipes/paper-sgd.toml",
     "smallcal_lab/vision/corruptions/severities.toml",
+    "smallcal_lab/studies/tables/texts.toml",
 )
 WHEEL, LAB = "smallcal-*.whl", "smallcal_lab-*.whl"
 #: What the lab brings.

@@ -72,19 +72,25 @@ def read_logits(folder: Path, model: Model, seed: int) -> dict[str, Split]:
 
 def write_logits(folder: Path) -> None:
     """Draw the logits from a world with known truth, and keep what corruptions are made from."""
-    from smallcal_lab.studies.reproduce.frozen.unpack import PACKED, planes
+    from smallcal_lab.studies.reproduce.frozen import PACKED
 
     arrays: dict[str, Array] = {}
     for model in MODELS:
         for seed in SEEDS:
             name = file_of(model, seed).removesuffix(".npz")
             for split, (logits, labels) in _drawn(model, seed):
-                arrays[f"{name}/{split}_logits"] = planes(logits)
+                arrays[f"{name}/{split}_logits"] = _planes(logits)
                 arrays[f"{name}/{split}_labels"] = labels.astype(np.uint8)
             if model == STRUCTURED:
                 added = _added(seed).items()
-                arrays |= {f"{name}/{kind}": planes(step) for kind, step in added}
+                arrays |= {f"{name}/{kind}": _planes(step) for kind, step in added}
     np.savez_compressed(folder / PACKED, **arrays)
+
+
+def _planes(values: Array) -> Array:
+    """Return numbers in units of 1/32, their high bytes before their low ones: so they compress."""
+    units = np.rint(values * 32).astype(np.int64) + 128 * 256
+    return np.stack(np.divmod(units, 256)).astype(np.uint8)
 
 
 def _world(model: Model, seed: int) -> Any:

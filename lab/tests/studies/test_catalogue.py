@@ -619,10 +619,10 @@ def test_a_corruption_without_every_severity_is_left_out_by_name():
                 (cell, label, 0, kind, s, plus * s) for kind in ("fog", "snow") for s in (1, 2)
             ]
             rows += [(cell, label, 0, "v2", 1, plus)]
-    values, left_out = cube(frame_of(rows), "ece15", "a", "b")
+    values, left_out = cube(frame_of(rows), ("ece15", "a"), ("ece15", "b"))
     assert left_out == ("v2",)
     np.testing.assert_array_equal(values, np.broadcast_to([0.5, 1.0], (2, 2, 2)))
-    none, every = cube(frame_of(rows[:1]), "ece15", "a", "b")
+    none, every = cube(frame_of(rows[:1]), ("ece15", "a"), ("ece15", "b"))
     assert none is None
     assert every == ("fog",)
 

@@ -11,7 +11,7 @@ from smallcal_lab.studies import study_named
 from smallcal_lab.studies.frame import Frame
 from smallcal_lab.studies.reproduce.reference import EXTRA, STANDARD
 from smallcal_lab.studies.tables.clean import clusters, draws, seeds, wins
-from smallcal_lab.studies.tables.shift import three_tiers
+from smallcal_lab.studies.tables.shift import tiers
 
 N_BOOT = 2_000
 BACKBONES, SEEDS, DRAWS = ("a", "b"), (0, 1, 2), 5
@@ -159,7 +159,7 @@ def test_tiers_of_every_metric_and_of_the_papers_parts():
         for (s, k, v), value in np.ndenumerate(numbers)
     ]
     about = replace(study("shift"), metrics=("ece15", "eaurc"), n_boot=200)
-    found = three_tiers(about, Frame.of(rows))
+    found = tiers(about, Frame.of(rows))
     parts = {
         "all": (slice(None), slice(None)),
         "severity 4-5": (slice(None), slice(3, 5)),
@@ -187,5 +187,5 @@ def test_parts_that_are_all_or_nothing_are_not_shown_twice():
         for kind in ("fog", "snow")
         for severity in (4, 5)
     ]
-    found = three_tiers(replace(study("shift"), n_boot=20), Frame.of(rows))
+    found = tiers(replace(study("shift"), n_boot=20), Frame.of(rows))
     assert {row["sets"] for row in cells(found)} == {"all"}

@@ -17,6 +17,7 @@ import freeze_collection
 import smallcal as sc
 from smallcal_lab.cli.study_reproduce import study_reproduce
 from smallcal_lab.studies.collection import load_collection
+from smallcal_lab.studies.reproduce.claims import tolerance_of
 from smallcal_lab.studies.reproduce.frozen import FOLDER, load_frozen
 from smallcal_lab.studies.reproduce.reference import (
     MEANS,
@@ -27,7 +28,6 @@ from smallcal_lab.studies.reproduce.reference import (
     reference_of,
 )
 from smallcal_lab.studies.reproduce.run import agenda_of, reproduce
-from smallcal_lab.studies.reproduce.tolerance import tolerance_of
 
 pytest.importorskip("pyarrow", reason="studies keep their rows as Parquet")
 
@@ -141,7 +141,7 @@ def test_what_computes_the_frozen_values_takes_nothing_from_smallcal():
         for name in imported(node)
         if name.partition(".")[0] in ("smallcal", "smallcal_lab")
     }
-    unpacking = "smallcal_lab.studies.reproduce.frozen.unpack"
+    unpacking = "smallcal_lab.studies.reproduce.frozen"
     assert found == {
         ("logits.py", "smallcal_lab.studies.simulate"),
         ("logits.py", unpacking),

@@ -12,8 +12,7 @@ from smallcal_lab.cli.study import folder_of
 from smallcal_lab.studies.collection import load_collection
 from smallcal_lab.studies.reproduce.frozen import load_frozen
 from smallcal_lab.studies.reproduce.reference import PAPER, Value, load_reference
-from smallcal_lab.studies.reproduce.result import Reproduction, Row
-from smallcal_lab.studies.reproduce.run import agenda_of, carry_out
+from smallcal_lab.studies.reproduce.run import Reproduction, Row, agenda_of, carry_out
 
 _SIGNS = {"percent": " %", "x1000": " x1000", "x0.001": " x0.001"}
 

@@ -8,8 +8,10 @@ single fits become the printed one in :mod:`smallcal_lab.studies.reproduce.summa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,95 +20,168 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics import METRICS
 from smallcal_lab.studies.catalogue import STUDIES
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.reproduce.choices import (
-    better,
-    excess,
-    held_out,
-    largest_case,
-    mean_case,
-    of_choice,
-    oracle,
-    selected,
-    selector,
-    share_of_wrong,
-    three,
-    told_apart,
-)
-from smallcal_lab.studies.reproduce.quantity import TEST, Fit, Number, Quantity, own, plain
-from smallcal_lab.studies.reproduce.reference import UNITS, Value
+from smallcal_lab.studies.reproduce.reference import ALL_REGIMES, TEST, UNITS, Part, Value, label_of
 from smallcal_lab.studies.reproduce.summaries import Sample, Summary, Told
 from smallcal_lab.studies.study import Entry
+from smallcal_lab.studies.tables.choices import MARGIN, lowest
 from smallcal_lab.studies.tables.shift import rank_interval
 
-# --- what is read of a fit
+#: One fit on one set: ``fit(metric, label)`` is what was measured, ``part=TEST`` on the test split.
+Fit = Callable[..., float]
+#: What is read of a fit: a number, or several.
+Number = Callable[[Value, Fit], float | Sequence[float]]
+_Row = TypeVar("_Row")
 
 
-def _named(metric: str, method: str = "") -> Number:
-    """Return a metric under another name, or of another method."""
-    return lambda value, fit: fit(metric.format(value.measured), method or value.label)
+class UncheckedError(Exception):
+    """Why a value cannot be checked."""
 
 
-def _steps(value: Value, fit: Fit) -> list[float]:
-    """Return the temperatures of a fit."""
-    found: list[float] = []
-    while len(found) < value.options.get("n_groups", 3):
-        try:
-            found.append(fit(f"temperature{len(found)}", value.label, part=TEST))
-        except KeyError:
-            break
-    return found
+def require(met: object, reason: str) -> None:
+    """Raise unless a value can be checked."""
+    if not met:
+        raise UncheckedError(reason)
 
 
-def _step(value: Value, fit: Fit) -> float:
-    """Return the lowest or the highest temperature; the only one where there is one."""
-    return max(_steps(value, fit)) if value.part == "high" else min(_steps(value, fit))
+def plain(entry: Entry) -> Entry:
+    """Return an entry whose label says what it is."""
+    return Entry(label_of(entry.name, entry.options), entry.name, entry.options)
 
 
-def _ratio(value: Value, fit: Fit) -> float:
-    return max(_steps(value, fit)) / min(_steps(value, fit))
+def labels_of(study: str) -> list[str]:
+    """Return the labels of a study's entries that say what they are."""
+    return [plain(entry).label for entry in STUDIES[study].entries]
 
 
-# --- what is not a mean
+def own(value: Value, fit: Fit) -> float:
+    """Return the metric of the value's method."""
+    return fit(value.measured, value.label)
 
 
-def _count_cells(sign: int) -> Summary:
-    """Return in how many models a difference is below zero, or above; as printed, to 0.01 points.
+@dataclass(frozen=True)
+class Quantity:
+    """A kind of printed number.
 
-    Models within the tolerance of a rounding edge may be on either side.
+    ``study`` has the probe and the settings, which ``settings`` may replace; with ``choice`` its
+    entries are fitted in place of the value's own method. ``number`` is what is read of a fit,
+    ``summary`` makes the printed number where the value's kind does not say how, ``rival`` is
+    taken off for a difference. ``also`` is fitted beside, and ``metrics`` are measured.
+    """
+
+    study: str
+    number: Number
+    choice: bool = False
+    summary: Summary | None = None
+    rival: Number = lambda value, fit: fit(value.measured, value.against)
+    also: tuple[Entry, ...] = ()
+    metrics: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def entries(self, value: Value) -> tuple[Entry, ...]:
+        """Return what must be fitted; first the value's own method."""
+        found = [plain(entry) for entry in STUDIES[self.study].entries] if self.choice else []
+        found += [*self.also, *map(plain, value.entries)]
+        if not self.choice and value.method is not None:
+            found.insert(0, Entry(value.label, value.method, value.options))
+        if _is_method(value.against):
+            found.append(Entry(value.against))
+        return tuple(found)
+
+
+def _temperatures(choose: Callable[[Value, list[float]], float]) -> Quantity:
+    """Return a number of the temperatures of a fit."""
+
+    def number(value: Value, fit: Fit) -> float:
+        found: list[float] = []
+        with suppress(KeyError):  # a fit may have fewer groups than asked for
+            for group in range(value.options.get("n_groups", 3)):
+                found.append(fit(f"temperature{group}", value.label, part=TEST))
+        return choose(value, found)
+
+    return Quantity("audit", number)
+
+
+# --- choices: what a rule takes, what that gives, and what it costs over models
+
+
+#: One group and three, by label.
+_ONE, _THREE = labels_of("selector")
+#: Groups of the entries of a choice, by label.
+_GROUPS = {_ONE: 1, _THREE: 3} | {
+    plain(entry).label: entry.options["n_groups"]
+    for name in ("nested-k", "oracle-k")
+    for entry in STUDIES[name].entries
+}
+
+
+def _selected(fit: Fit) -> str:
+    """Return what the one-standard-error rule takes."""
+    return _THREE if fit("accepted_repeat", _THREE, part=TEST) else _ONE
+
+
+def _choice(study: str, choose: Callable[[Fit], str]) -> Quantity:
+    """Return the metric of what is chosen among a study's entries, or how many groups it has."""
+
+    def number(value: Value, fit: Fit) -> float:
+        label = choose(fit)
+        return _GROUPS[label] if value.measured == "groups_chosen" else fit(value.measured, label)
+
+    return Quantity(study, number, choice=True)
+
+
+def _lowest(study: str, metric: str, **part: Part) -> Quantity:
+    """Return a number of the entry of a study that has the lowest metric."""
+    labels = labels_of(study)
+    return _choice(study, lambda fit: lowest({one: fit(metric, one, **part) for one in labels}))
+
+
+def _selector(number: Number, summary: Summary) -> Quantity:
+    """Return a number of the choice between one group and three, over all models."""
+    return Quantity("selector", number, choice=True, summary=summary)
+
+
+def _three(value: Value, fit: Fit) -> list[float]:
+    """Return the ECE of one group, of three, and of what the rule takes."""
+    return [fit("ece15", label) for label in (_ONE, _THREE, _selected(fit))]
+
+
+def _excess(value: Value, fit: Fit) -> float:
+    """Return the ECE above that of the better of one group and three."""
+    label = value.label if value.label in (_ONE, _THREE) else _selected(fit)
+    return fit("ece15", label) - min(fit("ece15", one) for one in (_ONE, _THREE))
+
+
+def _cases(sample: Sample) -> FloatArray:
+    """Return a number for each model, or for each fit where single ones are counted."""
+    of_models = sample.value.set in (CLEAN, ALL_REGIMES)
+    return np.array([table.mean() for table in sample.tables]) if of_models else sample.fits
+
+
+def _told_apart(sign: int, *, followed: bool) -> Summary:
+    """Return how many models three groups help (or hurt, with a sign of -1), or are told apart.
+
+    Told apart: what the rule takes keeps more than half of a gain, or takes on less than half of
+    a harm.
     """
 
     def summary(sample: Sample) -> Told:
-        points = 100 * np.array([table.mean() for table in sample.tables])
-        shown = np.sign(np.round(points, 2))
-        edge = np.abs(np.abs(points) - 0.005) <= 100 * sample.near
-        return float((shown == sign).sum()), float(edge.sum())
+        means = np.array([table.mean(axis=(0, 1, 2)) for table in sample.tables])
+        gain, kept = sign * (means[:, 0] - means[:, 1]), sign * (means[:, 0] - means[:, 2])
+        told = kept > gain / 2 if sign > 0 else kept < gain / 2
+        there = gain > MARGIN
+        return float((there & told).sum() if followed else there.sum())
 
     return summary
 
 
-def _gains(sample: Sample) -> tuple[FloatArray, list[FloatArray]]:
-    """Return the raw error, and the gain over each rival: means for each corruption."""
-    kinds = len({kind for kind, _ in sample.parts})
-    means = sample.tables[0].mean(axis=(0, 1))
-    raw, *rivals, ours = means.reshape(kinds, -1, means.shape[-1]).mean(axis=1).T
-    return raw, [rival - ours for rival in rivals]
+def _share_of_wrong(sample: Sample) -> Told:
+    """Return how often the rule takes three groups where one is better."""
+    fits = np.concatenate([table.mean(axis=2).reshape(-1, 3) for table in sample.tables])
+    worse = fits[fits[:, 1] > fits[:, 0]]
+    return float((worse[:, 2] == worse[:, 1]).mean()) if len(worse) else float("nan")
 
 
-def _spearman_raw(sample: Sample) -> Told:
-    raw, gains = _gains(sample)
-    return rank_interval(gains[0], raw)[0], 0.0
-
-
-def _spearman_gains(sample: Sample) -> Told:
-    _, gains = _gains(sample)
-    return rank_interval(gains[0], gains[1])[0], 0.0
-
-
-def _best_of(sample: Sample) -> Told:
-    """Return under how many corruptions all rivals are beaten; near zero either will do."""
-    _, gains = _gains(sample)
-    least = np.min(gains, axis=0)
-    return float((least > 0).sum()), float((np.abs(least) <= sample.near).sum())
+# --- all corruptions, all models, all methods
 
 
 def _heterogeneity(summary: Summary) -> Quantity:
@@ -116,74 +191,103 @@ def _heterogeneity(summary: Summary) -> Quantity:
     return Quantity(
         "heterogeneity",
         lambda value, fit: [fit("ece15", label) for label in labels],
-        choice="heterogeneity",
+        choice=True,
         summary=summary,
     )
 
 
+def _gains(sample: Sample) -> FloatArray:
+    """Return the raw error, and the gain over each rival: means for each corruption."""
+    kinds = len({kind for kind, _ in sample.parts})
+    means = sample.tables[0].mean(axis=(0, 1))
+    raw, *rivals, ours = means.reshape(kinds, -1, means.shape[-1]).mean(axis=1).T
+    return np.array([raw, *(rival - ours for rival in rivals)])
+
+
+def _spearman(*rows: int) -> Quantity:
+    """Return the rank correlation of two of these."""
+    return _heterogeneity(lambda sample: rank_interval(*_gains(sample)[list(rows)])[0])
+
+
+def _best_of(sample: Sample) -> Told:
+    """Return under how many corruptions all rivals are beaten; near zero either will do."""
+    least = np.min(_gains(sample)[1:], axis=0)
+    return float((least > 0).sum()), float((np.abs(least) <= sample.near).sum())
+
+
 def _models(sign: int) -> Quantity:
-    """Return a number of models that are won, tied or lost, by ECE."""
+    """Return in how many models a difference in ECE, to 0.01 points, is below zero, or above.
+
+    Models within the tolerance of a rounding edge may be on either side.
+    """
+
+    def summary(sample: Sample) -> Told:
+        points = 100 * np.array([table.mean() for table in sample.tables])
+        edge = np.abs(np.abs(points) - 0.005) <= 100 * sample.near
+        return float((np.sign(np.round(points, 2)) == sign).sum()), float(edge.sum())
+
     return Quantity(
         "clean",
         lambda value, fit: fit("ece15", value.label),
-        summary=_count_cells(sign),
+        summary=summary,
         rival=lambda value, fit: fit("ece15", value.against),
         metrics=("ece15",),
     )
 
 
-def _changed(value: Value, fit: Fit) -> list[float]:
-    return [fit("changed", plain(entry).label) for entry in value.entries]
+def _rows(count: Callable[[FloatArray], Any]) -> Quantity:
+    """Return how many predictions of all methods were checked, or changed."""
+    return Quantity(
+        "top1-audit",
+        lambda value, fit: [fit("changed", plain(entry).label) for entry in value.entries],
+        summary=lambda sample: float(sum(map(count, sample.tables))),
+    )
 
 
-def _count(sample: Sample) -> Told:
-    return float(sum(table.size for table in sample.tables)), 0.0
+def _control(study: str, name: str) -> Quantity:
+    """Return a metric of grouped temperatures under a control that nobody could deploy."""
+    return Quantity(
+        study,
+        lambda value, fit: fit(f"{value.measured}_{name}", "srts-bce"),
+        also=(Entry("srts-bce"),),
+    )
 
 
-def _count_above_zero(sample: Sample) -> Told:
-    return float(sum((table > 0).sum() for table in sample.tables)), 0.0
-
-
+_TVA = (Entry("tva-ts"),)
 #: Names of numbers, or of methods that only the paper has, to what they are: the first that fits.
 QUANTITIES: Mapping[str, Quantity] = {
     # numbers of a choice, of all corruptions, of all methods
-    r".*/ece_above_the_better_of_two": selector(excess, mean_case),
-    r".*/largest_ece_above_the_better_of_two": selector(excess, largest_case),
-    r".*/regimes_helped": selector(three, told_apart(1, followed=False)),
-    r".*/regimes_helped_and_kept": selector(three, told_apart(1, followed=True)),
-    r".*/regimes_hurt": selector(three, told_apart(-1, followed=False)),
-    r".*/regimes_hurt_and_avoided": selector(three, told_apart(-1, followed=True)),
-    r".*/share_of_three_where_one_is_better": selector(three, share_of_wrong),
+    r".*/ece_above_the_better_of_two": _selector(_excess, lambda s: _cases(s).mean()),
+    r".*/largest_ece_above_the_better_of_two": _selector(_excess, lambda s: _cases(s).max()),
+    r".*/regimes_helped": _selector(_three, _told_apart(1, followed=False)),
+    r".*/regimes_helped_and_kept": _selector(_three, _told_apart(1, followed=True)),
+    r".*/regimes_hurt": _selector(_three, _told_apart(-1, followed=False)),
+    r".*/regimes_hurt_and_avoided": _selector(_three, _told_apart(-1, followed=True)),
+    r".*/share_of_three_where_one_is_better": _selector(_three, _share_of_wrong),
     r".*/models_won": _models(-1),
     r".*/models_tied": _models(0),
     r".*/models_lost": _models(1),
-    r".*/spearman_gain_and_raw_ece": _heterogeneity(_spearman_raw),
-    r".*/spearman_gain_over_tva_and_over_smart": _heterogeneity(_spearman_gains),
+    r".*/spearman_gain_and_raw_ece": _spearman(1, 0),
+    r".*/spearman_gain_over_tva_and_over_smart": _spearman(1, 2),
     r".*/corruptions_best_of_19": _heterogeneity(_best_of),
-    r".*/rows_checked": Quantity("top1-audit", _changed, summary=_count),
-    r".*/rows_changed": Quantity("top1-audit", _changed, summary=_count_above_zero),
+    r".*/rows_checked": _rows(np.size),
+    r".*/rows_changed": _rows(lambda table: (table > 0).sum()),
     # methods that only the paper has
-    r"K of 1 or 3 by .*/.*": selector(of_choice(selected)),
-    r"the better of K=1 and K=3 .*/.*": selector(of_choice(better)),
-    r"SRTS-BCE with the best K .*/.*": Quantity("oracle-k", of_choice(oracle), "oracle-k"),
-    r"SRTS-BCE with K chosen .*/.*": Quantity("nested-k", of_choice(held_out), "nested-k"),
-    r"SRTS-BCE with thresholds made anew .*/.*": Quantity(
-        "requantize", _named("{}_requantized", "srts-bce"), also=(Entry("srts-bce"),)
-    ),
-    r"SRTS-BCE with the groups of the clean images/.*": Quantity(
-        "paired-clean", _named("{}_paired_clean", "srts-bce"), also=(Entry("srts-bce"),)
-    ),
+    r"K of 1 or 3 by .*/.*": _choice("selector", _selected),
+    r"the better of K=1 and K=3 .*/.*": _lowest("selector", "ece15"),
+    r"SRTS-BCE with the best K .*/.*": _lowest("oracle-k", "ece15", part=TEST),
+    r"SRTS-BCE with K chosen .*/.*": _lowest("nested-k", "held_out_ece15", part=TEST),
+    r"SRTS-BCE with thresholds made anew .*/.*": _control("requantize", "requantized"),
+    r"SRTS-BCE with the groups of the clean images/.*": _control("paired-clean", "paired_clean"),
     # numbers that a probe gives
     r".*/parameters": Quantity("efficiency", own, settings={"repeats": 1}),
     r".*/(coverage|risk|gap)_at\d+": Quantity("thresholds", own),
-    r".*/(risk|gap)_at_tva_coverage\d+": Quantity("matched-coverage", own, also=(Entry("tva-ts"),)),
+    r".*/(risk|gap)_at_tva_coverage\d+": Quantity("matched-coverage", own, also=_TVA),
     r".*/selective_risk\d+": Quantity("deployment", own),
-    r".*/temperature": Quantity("audit", _step),
-    r".*/temperature_ratio": Quantity("audit", _ratio),
+    r".*/temperature": _temperatures(lambda v, all_: max(all_) if v.part == "high" else min(all_)),
+    r".*/temperature_ratio": _temperatures(lambda value, all_: max(all_) / min(all_)),
     r".*/(temperature\d|threshold\d|share_of_.*)": Quantity("audit", own),
-    r".*/signal_to_noise.*": Quantity(
-        "signal-to-noise", own, also=(Entry("tva-ts"),), settings={"n_null": 19}
-    ),
+    r".*/signal_to_noise.*": Quantity("signal-to-noise", own, also=_TVA, settings={"n_null": 19}),
     r".*/hcfp90_of_all": Quantity("k-ablation-nll", own, metrics=("hcfp90",)),
     r".*/auroc_(risk|confidence)": Quantity("risk-score", own),
     r".*/mean_risk": Quantity("risk-flow", own),
@@ -210,54 +314,33 @@ REASONS: Mapping[str, str] = {
 }
 
 
-def quantity_of(value: Value) -> Quantity | str:
-    """Return what a value is, or why it cannot be computed.
-
-    Examples
-    --------
-    >>> from smallcal_lab.studies.reproduce.reference import load_reference
-    >>> audit = next(v for v in load_reference().values if v.measured == "temperature_ratio")
-    >>> quantity_of(audit).study
-    'audit'
-    """
+def quantity_of(value: Value) -> Quantity:
+    """Return what a value is; raise if it cannot be computed."""
     name = f"{value.method or value.paper_method}/{value.measured}"
-    reasons = (reason for key, reason in REASONS.items() if re.fullmatch(key, name))
-    if reason := next(reasons, ""):
-        return reason
-    if value.set == "calibration":
-        return "no study measures on the calibration split"
-    if value.unit not in UNITS:
-        return "its unit is not known"
-    if value.method is not None and not _is_method(value.method):
-        return "its method is none of smallcal's"
+    unknown = "its method is none of smallcal's"
+    reason = _first(REASONS, name)
+    require(reason is None, reason or "")
+    require(value.set != "calibration", "no study measures on the calibration split")
+    require(value.unit in UNITS, "its unit is not known")
+    require(value.method is None or _is_method(value.method), unknown)
     if value.against and not _is_method(value.against):
-        return _against_a_choice(value)
-    found = _metric_alone(value) or _named_in(name)
-    if found is None:
-        return f"its {'metric' if value.method is not None else 'method'} is none of smallcal's"
-    return found if found.study in STUDIES else "no study measures it"
+        # A difference from what only the paper has a name for.
+        if rival := _first(QUANTITIES, f"{value.against}/{value.measured}"):
+            return replace(rival, number=own, rival=rival.number)
+        raise UncheckedError(unknown)
+    if value.metric in METRICS and value.method is not None:
+        if "-margin-" in value.set:
+            return _WITHIN
+        return _CLEAN if value.set == CLEAN else _SHIFTED
+    if found := _first(QUANTITIES, name):
+        return found
+    raise UncheckedError("its metric is none of smallcal's" if value.method else unknown)
 
 
-def _metric_alone(value: Value) -> Quantity | None:
-    if value.metric not in METRICS or value.method is None:
-        return None
-    if "-margin-" in value.set:
-        return _WITHIN
-    return _CLEAN if value.set == CLEAN else _SHIFTED
+def _first(rows: Mapping[str, _Row], name: str) -> _Row | None:
+    """Return the first row whose pattern fits a name; None if none does."""
+    return next((row for pattern, row in rows.items() if re.fullmatch(pattern, name)), None)
 
 
 def _is_method(name: str) -> bool:
     return name in METHODS or name in ALIASES
-
-
-def _named_in(name: str) -> Quantity | None:
-    found = (quantity for key, quantity in QUANTITIES.items() if re.fullmatch(key, name))
-    return next(found, None)
-
-
-def _against_a_choice(value: Value) -> Quantity | str:
-    """Return a difference from what only the paper has a name for."""
-    rival = _named_in(f"{value.against}/{value.measured}")
-    if rival is None:
-        return "its method is none of smallcal's"
-    return replace(rival, number=own, rival=rival.number)

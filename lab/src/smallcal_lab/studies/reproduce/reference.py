@@ -12,8 +12,10 @@ of the collection that ships with smallcal. Another file of the same form will d
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
@@ -23,13 +25,10 @@ from smallcal.errors import FileError
 from smallcal.io.documents import read_document
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.studies.frame import CLEAN
-from smallcal_lab.studies.reproduce.fields import fits, is_number
 from smallcal_lab.studies.study import Entry
 
-#: The paper's numbers.
+#: The paper's numbers: half a megabyte.
 PAPER = Path(__file__).parent / "reference.json"
-
-#: The paper's numbers are half a megabyte.
 MAX_BYTES = 64 * 1024 * 1024
 
 #: What a fraction, or a number of nats, is multiplied by to be in a unit.
@@ -38,10 +37,18 @@ UNITS: Mapping[str, float] = {
     **{"count": 1.0, "temperature": 1.0, "ratio": 1.0, "correlation": 1.0},
 }
 
-#: A shifted set: its kind and its severity.
+#: Sets of a value of all models of a table: their test splits (``CLEAN``, too) or shifted sets.
+ALL_REGIMES = "all regimes"
+CLEAN_REGIMES, SHIFTED_REGIMES = "regimes the rule was formed on", "imagenet-r and imagenet-a"
+#: What stands in the place of a method for all that a table speaks of.
+EVERY_METHOD = "every method"
+#: Kinds of which the value is a mean.
+MEANS = ("value", "difference")
+
+#: A test set: its kind and its severity.
 Part = tuple[str, int]
-
-
+#: The test split as one.
+TEST: Part = (CLEAN, 0)
 #: Seeds of a model: how many, counted from 0, or which ones.
 Seeds = int | list[int]
 
@@ -95,9 +102,9 @@ class Value:
         return f"{self.dataset} {self.backbone}"
 
     @property
-    def backbones(self) -> tuple[str, ...]:
+    def backbones(self) -> list[str]:
         """The models it is about, where it is about several."""
-        return tuple(self.backbone.split("+"))
+        return self.backbone.split("+")
 
     @property
     def measured(self) -> str:
@@ -121,26 +128,9 @@ class Value:
         return tuple(name for name in named if name)
 
     def seeds_of(self, backbone: str) -> tuple[int, ...]:
-        """Return which seeds of a model it is about; none where that is not said.
-
-        Examples
-        --------
-        >>> audit = [v for v in load_reference().values if v.backbone == "vit-b16+deit-s+swin-t"]
-        >>> audit[0].seeds_of("deit-s")
-        (0, 1, 2)
-        """
+        """Return which seeds of a model it is about; none where that is not said."""
         given = self.seeds.get(backbone) if isinstance(self.seeds, Mapping) else self.seeds
         return tuple(range(given) if isinstance(given, int) else given or ())
-
-
-#: Sets of a value of all models of a table: their test splits (``CLEAN``, too) or shifted sets.
-ALL_REGIMES = "all regimes"
-CLEAN_REGIMES, SHIFTED_REGIMES = "regimes the rule was formed on", "imagenet-r and imagenet-a"
-#: What stands in the place of a method for all that a table speaks of.
-EVERY_METHOD = "every method"
-
-#: Kinds of which the value is a mean.
-MEANS = ("value", "difference")
 
 
 def label_of(name: str, options: Mapping[str, Any]) -> str:
@@ -159,48 +149,32 @@ def label_of(name: str, options: Mapping[str, Any]) -> str:
 class Reference:
     """Numbers to reproduce, and how near is near enough.
 
-    Attributes
-    ----------
-    values : tuple of Value
-    tolerances : dict
-        In points: for ``deterministic`` methods, for ``smart-bce``, and for ``cifar100c``.
-    shifts : dict
-        Data set to the kinds and severities that its set ``corrupted`` consists of, where these
-        are not the usual ones.
-    source : str
+    ``tolerances`` are in points: for ``deterministic`` methods, for ``smart-bce``, and for
+    ``cifar100c``. ``shifts`` are the kinds and severities that a data set's ``corrupted`` consists
+    of, where these are not the usual ones.
     """
 
     values: tuple[Value, ...]
     tolerances: Mapping[str, float]
     shifts: Mapping[str, Mapping[str, Any]]
-    source: str
 
     def parts(self, value: Value) -> frozenset[Part] | None:
-        """Return the shifted sets that a value is a mean over; None for a set by its own name.
-
-        Examples
-        --------
-        >>> paper = load_reference()
-        >>> shifted = [v for v in paper.values if v.table == "tab:cifar100c_summary"]
-        >>> len(paper.parts(shifted[0]))
-        95
-        """
+        """Return the test sets that a value is a mean over; None for a set by its own name."""
         if value.set == CLEAN:
-            return frozenset({(CLEAN, 0)})
-        kinds, severities = self._grid(value.dataset)
-        name, *rest = value.set.split("-")
+            return frozenset({TEST})
+        usual = STANDARD if value.dataset.startswith("imagenet") else STANDARD + EXTRA
+        grid = self.shifts.get(value.dataset, {"kinds": usual, "severities": SEVERITIES})
+        kinds, severities = grid["kinds"], grid["severities"]
+        # A third of the margins is measured within all sets.
+        whole = re.fullmatch(r"corrupted(-15|-margin.*|(-s\d+)*)", value.set)
         if value.set in kinds:
             kinds = (value.set,)
-        elif name != "corrupted":
+        elif whole is None:
             return None
-        elif rest == ["15"]:
+        elif whole[1] == "-15":
             kinds = STANDARD
-        elif rest[:1] == ["margin"]:  # a third of the samples of all sets
-            pass
-        elif all(word[:1] == "s" and word[1:].isdigit() for word in rest):
-            severities = tuple(int(word[1:]) for word in rest) or severities
-        else:
-            return None
+        elif levels := re.findall(r"-s(\d+)", value.set):
+            severities = map(int, levels)
         return frozenset(product(kinds, severities))
 
     def regimes(self, value: Value) -> Iterator[Value]:
@@ -227,25 +201,11 @@ class Reference:
         }
         return replace(value, entries=tuple(found.values()))
 
-    def _grid(self, dataset: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        given = self.shifts.get(dataset)
-        if given is not None:
-            return tuple(given["kinds"]), tuple(given["severities"])
-        return (STANDARD if dataset.startswith("imagenet") else STANDARD + EXTRA), SEVERITIES
-
 
 def load_reference(path: str | os.PathLike[str] = PAPER) -> Reference:
     """Read numbers to reproduce; the paper's if nothing else is asked for.
 
-    Raises
-    ------
-    FileError
-        If the file is missing or is not of the form above.
-
-    Examples
-    --------
-    >>> paper = load_reference()
-    >>> len(paper.values) > 2000
+    >>> len(load_reference().values) > 2000
     True
     """
     document = read_document(path, most=MAX_BYTES, what="file of reference values", error=FileError)
@@ -261,24 +221,21 @@ def reference_of(document: Any, *, source: str) -> Reference:
             raise FileError(f"{source}: {name} must be an object")
     tolerances = {name: document["tolerances"].get(name) for name in _TOLERANCES}
     for name, points in tolerances.items():
-        if not is_number(points) or points < 0:
+        if not _is_number(points) or points < 0:
             raise FileError(f"{source}: tolerances must say {name}, in points; got {points!r}")
+    for grid in document["shifts"].values():
+        lists = map(grid.get, ("kinds", "severities")) if isinstance(grid, dict) else [None]
+        if not all(isinstance(one, list) and one for one in lists):
+            raise FileError(f"{source}: shifts must list kinds and severities for each data set")
     entries = document.get("values")
     if not isinstance(entries, list) or not entries:
         raise FileError(f"{source}: values must be a list of entries")
-    defaults = document["defaults"]
-    return Reference(
-        values=tuple(
-            value
-            for number, entry in enumerate(entries, 1)
-            for value in _values(
-                {**defaults, **entry} if isinstance(entry, dict) else entry, source, number
-            )
-        ),
-        tolerances=tolerances,
-        shifts=_shifts(document["shifts"], source),
-        source=source,
+    values = (
+        value
+        for number, entry in enumerate(entries, 1)
+        for value in _values(entry, document["defaults"], f"{source}, value {number}")
     )
+    return Reference(values=tuple(values), tolerances=tolerances, shifts=document["shifts"])
 
 
 _TOLERANCES = ("deterministic", "smart-bce", "cifar100c")
@@ -287,15 +244,15 @@ _NEEDED = tuple(name for name, one in _FIELDS.items() if one.default is one.defa
 _COMPARED = ("difference", "win-share", "share-below-zero")
 
 
-def _values(entry: Any, source: str, number: int) -> Iterator[Value]:
+def _values(entry: Any, defaults: Mapping[str, Any], where: str) -> Iterator[Value]:
     """Check one entry and yield its numbers; fields that only people read are left out."""
-    where = f"{source}, value {number}"
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected an object")
+    entry = {**defaults, **entry}
     if missing := [name for name in _NEEDED if name not in entry]:
         raise FileError(f"{where}: lacks {', '.join(missing)}")
     for name, given in entry.items():
-        if not fits(name, given):
+        if name in _CHECKS and not _CHECKS[name](given):
             raise FileError(f"{where}: {name} cannot be {given!r}")
     if bool(entry.get("against")) != (entry.get("kind", "value") in _COMPARED):
         raise FileError(f"{where}: a difference is against a method, and a value against none")
@@ -304,9 +261,8 @@ def _values(entry: Any, source: str, number: int) -> Iterator[Value]:
         raise FileError(f"{where}: no number is printed")
     for one in found:
         kept = {name: one[name] for name in _FIELDS if one.get(name) is not None}
-        empty = {name: None for name in _NEEDED if name not in kept}
         fitted = tuple(Entry(label="", **each) for each in one.get("entries", ()))
-        yield Value(**{**kept, **empty, "entries": fitted})
+        yield Value(**{**dict.fromkeys(_NEEDED), **kept, "entries": fitted})
 
 
 def _numbers(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -328,11 +284,58 @@ def _numbers(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**alone, **chosen, **one, "value": groups}
 
 
-def _shifts(given: Mapping[str, Any], source: str) -> Mapping[str, Mapping[str, Any]]:
-    for grid in given.values():
-        lists = (
-            [grid.get(name) for name in ("kinds", "severities")] if isinstance(grid, dict) else []
-        )
-        if not lists or not all(isinstance(one, list) and one for one in lists):
-            raise FileError(f"{source}: shifts must list kinds and severities for each data set")
-    return given
+# --- what the fields may be; one that nobody knows can be anything
+
+
+def _is_count(given: Any, least: int = 1) -> bool:
+    return type(given) is int and given >= least
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) in (int, float) and abs(given) < math.inf
+
+
+def _are_numbers(given: Any) -> bool:
+    return isinstance(given, list) and all(map(_is_number, given))
+
+
+def _is_interval(given: Any) -> bool:
+    return given is None or (_are_numbers(given) and len(given) == 2)
+
+
+def _are_seeds(given: Any) -> bool:
+    if isinstance(given, dict):
+        return bool(given) and all(one is not None and _are_seeds(one) for one in given.values())
+    if isinstance(given, list):
+        return bool(given) and all(_is_count(seed, 0) for seed in given)
+    return given is None or _is_count(given)
+
+
+def _is_entry(given: Any) -> bool:
+    known = isinstance(given, dict) and given.keys() <= {"method", "options"}
+    named = known and isinstance(given.get("method"), str)
+    return named and isinstance(given.get("options", {}), dict)
+
+
+_TEXTS = ("table", "dataset", "backbone", "set", "unit", "kind", "spread_over")
+_OPTIONAL = ("method", "metric", "against", "doubt", "note", "resampled", "study", "cells_of")
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(_TEXTS, lambda given: isinstance(given, str)),
+    **dict.fromkeys(
+        (*_OPTIONAL, "paper_method", "paper_metric"),
+        lambda given: given is None or isinstance(given, str),
+    ),
+    **dict.fromkeys(("value", "spread", "ddof"), lambda given: given is None or _is_number(given)),
+    "draws": lambda given: given is None or _is_count(given),
+    "decimals": lambda given: _is_count(given, 0),
+    "seeds": _are_seeds,
+    "budget": lambda given: not isinstance(given, list) and _are_seeds(given),
+    "options": lambda given: isinstance(given, dict),
+    "interval": _is_interval,
+    "other_intervals": lambda given: (
+        isinstance(given, dict) and all(map(_is_interval, given.values()))
+    ),
+    **dict.fromkeys(("per_seed", "picks"), _are_numbers),
+    "entries": lambda given: isinstance(given, list) and all(map(_is_entry, given)),
+    **dict.fromkeys(("part", "draw"), lambda given: False),  # told from the others
+}

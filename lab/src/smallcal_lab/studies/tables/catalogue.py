@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from smallcal_lab.studies.frame import CLEAN, Frame, as_shown
 from smallcal_lab.studies.predictions import SHIFTED, Shelf
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables import choices, clean, groups, samples, scope, shift
+from smallcal_lab.studies.tables import choices, clean, groups, samples, shift
 from smallcal_lab.studies.tables.table import Table
 
-Maker = Callable[[Study, Frame], Table]
-PredictedMaker = Callable[[Study, Frame, Shelf], Table]
-
-TABLES: Mapping[str, Maker] = MappingProxyType(
-    {
-        "means": clean.means,
-        "differences": clean.differences,
-        "wins": clean.wins,
-        "seeds": clean.seeds,
-        "draws": clean.draws,
-        "clusters": clean.clusters,
-        "shift-means": shift.shift_means,
-        "severity": shift.by_severity,
-        "tiers": shift.three_tiers,
-        "occupancy": shift.occupancy,
-        "controls": shift.controls,
-        "heterogeneity": shift.heterogeneity,
-        "selector": choices.selector,
-        "regret": choices.regret,
-        "nested-k": choices.nested_k,
-        "oracle-k": choices.oracle_k,
-        "audit": groups.audit,
-        "signal-to-noise": scope.signal_to_noise,
-        "temperatures": groups.temperatures,
-        "group-gaps": groups.group_gaps,
-        "flow": groups.flow,
-        "within-margin": groups.within_margin,
-        "ranking": groups.ranking,
-        "score-scale": groups.score_scale,
-        "costs": groups.costs,
-        "on-off": scope.on_off,
-        "gate": scope.gate,
-        "scope-map": scope.scope_map,
-        "regimes": scope.regimes,
-        "sets": shift.sets,
-        "harm": shift.harm,
-    }
+#: Where tables are made, by functions of their names.
+_PLACES = (
+    (clean, "means differences wins seeds draws clusters"),
+    (shift, "shift-means severity tiers occupancy controls heterogeneity sets harm"),
+    (groups, "temperatures group-gaps flow within-margin ranking score-scale audit costs"),
+    (choices, "selector regret nested-k oracle-k signal-to-noise on-off gate scope-map regimes"),
 )
+
+TABLES: Mapping[str, Callable[[Study, Frame], Table]] = {
+    name: getattr(module, name.replace("-", "_"))
+    for module, names in _PLACES
+    for name in names.split()
+}
 
 #: Tables that are made of predictions: the sets that they are about, and how they are made.
-PREDICTED: Mapping[str, tuple[str, PredictedMaker]] = MappingProxyType(
-    {
-        "seed-samples": (CLEAN, samples.seed_samples),
-        "samples": (CLEAN, samples.samples),
-        "image-samples": (SHIFTED, samples.image_samples),
-    }
-)
+PREDICTED: Mapping[str, tuple[str, Callable[[Study, Frame, Shelf], Table]]] = {
+    "seed-samples": (CLEAN, samples.seed_samples),
+    "samples": (CLEAN, samples.samples),
+    "image-samples": (SHIFTED, samples.image_samples),
+}
 
 
 def kept_sets(study: Study) -> frozenset[str]:

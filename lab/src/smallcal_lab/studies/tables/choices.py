@@ -1,51 +1,64 @@
-"""Tables of choices: what the calibration split picks, what that gives, and what it costs."""
+"""Tables of choices and of scope.
+
+What the calibration split picks, what that gives and costs; where a method wins, and whether that
+could be told beforehand.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from smallcal.advice.select_walk import ROUNDING
-from smallcal.metrics.units import SHARE, written
+from smallcal.calibrators.catalogue import method
+from smallcal.data.predictions import FloatArray
+from smallcal.metrics.units import PERCENT, SHARE, X100, written
+from smallcal.statistics.interval import Interval
+from smallcal_lab.statistics.nested import tiers
 from smallcal_lab.studies.frame import CLEAN, Frame, Values
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
-    SPREAD,
+    LEVEL,
+    intervals_text,
+    is_bare,
+    mean_number,
+    models_of,
     number_of,
+    one_seed,
+    over_models,
+    paired,
+    shown,
+    table_of,
 )
-from smallcal_lab.studies.tables.shift import SHIFTED, sets_of
+from smallcal_lab.studies.tables.shift import SHIFTED, WHOLE, cube, rank_interval, sets_of
 from smallcal_lab.studies.tables.table import (
     Number,
     Row,
     Table,
+    better_of,
     heading_of,
     title_of,
     unit_of,
 )
 
-#: A cell and a draw of it.
-Fit = tuple[str, int]
-#: Every label's value in each fit.
-Lines = Mapping[Fit, Mapping[str, float]]
 #: From which difference on a candidate helps or hurts a model: 0.2 points.
 MARGIN = 0.002
 
 
-def lines_of(frame: Frame, metric: str) -> Lines:
-    """Return a metric by fit and label, fits in order; a mean where a fit has several sets."""
-    found: dict[Fit, dict[str, list[float]]] = {}
-    rows = frame.where(metric=metric)
-    columns = (rows[name].tolist() for name in ("cell", "draw", "label", "value"))
-    for cell, draw, label, value in zip(*columns, strict=True):
-        found.setdefault((cell, draw), {}).setdefault(label, []).append(value)
-    return {
-        fit: {label: float(np.mean(values)) for label, values in line.items()}
-        for fit, line in found.items()
-    }
+def fits_of(frame: Frame, metric: str) -> Any:
+    """Return a pandas.DataFrame: a row for each fit, by cell and draw, a column for each label.
+
+    A fit that was measured on several sets has the mean over them.
+    """
+    rows = frame.where(metric=metric).data.set_index(["cell", "draw"])
+    means = rows.groupby(["cell", "draw", "label"])["value"].mean().unstack("label")
+    return means.reindex(index=rows.index.unique(), columns=rows["label"].unique())
 
 
 def lowest(line: Mapping[str, float]) -> str:
@@ -63,89 +76,40 @@ def lowest(line: Mapping[str, float]) -> str:
     return best
 
 
-def picks_text(picks: Mapping[Fit, str]) -> str:
-    """Return which label was chosen: seed by seed, or how often.
-
-    Examples
-    --------
-    >>> picks_text({("a", 0): "K=1", ("a", 1): "K=3", ("a", 2): "K=3"})
-    'K=1: 1, K=3: 2'
-    """
-    if len({cell for cell, _ in picks}) == len(picks) <= 5:
-        return " / ".join(picks.values())
-    counts = sorted(Counter(picks.values()).items())
-    return ", ".join(f"{label}: {count}" for label, count in counts)
+def picks_text(picks: Any) -> str:
+    """Return which label was chosen in each fit, a pandas.Series: seed by seed, or how often."""
+    if picks.index.get_level_values("cell").nunique() == len(picks) <= 5:
+        return " / ".join(picks)
+    return ", ".join(f"{label}: {count}" for label, count in sorted(Counter(picks).items()))
 
 
-def chosen_number(lines: Lines, picks: Mapping[Fit, str], metric: str) -> Number:
-    """Return mean and spread of a metric over fits, each with the label that was chosen there."""
-    values: Values = {}
-    for (cell, draw), label in picks.items():
-        values.setdefault(cell, []).append(lines[cell, draw][label])
-    return number_of(values, metric)
+def number_over(fits: Any, metric: str) -> Number:
+    """Return mean and spread of a metric over fits, a pandas.Series."""
+    return mean_number(fits[np.isfinite(fits)].groupby("cell", sort=False).mean(), metric)
 
 
 # What rules cost --------------------------------------------------------------------------------
 
+#: What a choice gives: the baseline, the candidate, the picks, the best picks.
+_GIVEN = ("base", "rich", "picked", "best")
 
-@dataclass(frozen=True)
-class Choice:
-    """What a policy picked between two entries in each fit, and what either gives."""
 
-    base: str
-    rich: str
-    lines: Lines
-    picks: Mapping[Fit, str]
-    metric: str
+def _choice(study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Any:
+    """Return a row for each fit: what a policy took, what was better, what each gives.
 
-    @classmethod
-    def of(cls, study: Study, taken: Frame, measured: Frame, rich: str, policy: str) -> Choice:
-        """Return what a policy chose; a rule's picks are in ``taken``."""
-        metric, base = study.metrics[0], study.baseline
-        lines = lines_of(measured, metric)
-        lines = {fit: line for fit, line in lines.items() if {base, rich} <= set(line)}
-        if policy in (base, rich):
-            return cls(base, rich, lines, dict.fromkeys(lines, policy), metric)
-        accepted = lines_of(taken, f"accepted_{policy}")
-        known = [fit for fit in lines if rich in accepted.get(fit, ())]
-        picks = {fit: rich if accepted[fit][rich] else base for fit in known}
-        return cls(base, rich, lines, picks, metric)
-
-    @property
-    def best(self) -> dict[Fit, str]:
-        """The better of the two in each fit, which is not known beforehand."""
-        pair = (self.base, self.rich)
-        return {fit: lowest({k: self.lines[fit][k] for k in pair}) for fit in self.picks}
-
-    def number(self, picks: Mapping[Fit, str] | str) -> Number:
-        """Return the metric of picks, or of one label in every fit."""
-        chosen = dict.fromkeys(self.picks, picks) if isinstance(picks, str) else picks
-        return chosen_number(self.lines, chosen, self.metric)
-
-    @property
-    def excess(self) -> float:
-        """How far the picks are above the best ones, in the units of tables."""
-        return self.number(self.picks).value - self.number(self.best).value
-
-    @property
-    def regrets(self) -> list[float]:
-        """The same fit by fit."""
-        scale, best = unit_of(self.metric).scale, self.best
-        return [
-            scale * (self.lines[fit][label] - self.lines[fit][best[fit]])
-            for fit, label in self.picks.items()
-        ]
-
-    @property
-    def helps_by(self) -> float:
-        """How much lower the candidate's mean is, in the units of tables."""
-        return self.number(self.base).value - self.number(self.rich).value
-
-    @property
-    def follows(self) -> bool:
-        """Whether the picks' mean is nearer to the candidate's than to the other's."""
-        picked, base = self.number(self.picks).value, self.number(self.base).value
-        return abs(base - picked) > abs(self.helps_by) / 2
+    A rule's picks are in ``taken``; what is better is not known beforehand.
+    """
+    base = study.baseline
+    found = fits_of(measured, study.metrics[0]).reindex(columns=[base, rich]).dropna()
+    found = found.set_axis(["base", "rich"], axis=1)
+    took: Any = policy == rich
+    if policy not in (base, rich):
+        accepted = fits_of(taken, f"accepted_{policy}").reindex(columns=[rich])[rich].dropna()
+        found = found[found.index.isin(accepted.index)]
+        took = accepted[found.index].astype(bool)
+    found = found.assign(took=took, better=found["rich"] < found["base"] - ROUNDING)
+    picked, best = (found["rich"].where(found[one], found["base"]) for one in ("took", "better"))
+    return found.assign(picked=picked, best=best)
 
 
 def _candidates(study: Study) -> list[str]:
@@ -154,31 +118,19 @@ def _candidates(study: Study) -> list[str]:
 
 def selector(study: Study, frame: Frame) -> Table:
     """Show which entry each rule picks, what that gives, and what the best pick would give."""
+    base, metric = study.baseline, study.metrics[0]
     found: list[Row] = []
     for budget, models, part in frame.blocks():
         for name, own in sets_of(part):
             for rich in _candidates(study):
                 for rule in study.settings["rules"]:
-                    made = Choice.of(study, part, own, rich, rule)
-                    if made.picks:
-                        picked = (made.base, made.rich, made.picks, made.best)
-                        numbers = [*(made.number(one) for one in picked), Number(made.excess)]
-                        words = (budget, models, name, rich, rule, picks_text(made.picks))
-                        found.append((*words, *numbers))
-    base = study.baseline
-    return Table(
-        "selector",
-        "Chosen on the calibration split",
-        (
-            *("samples", "models", "set", "candidate", "rule", "picks"),
-            *(f"always {base}", "always candidate", "selected", "best of 2", "excess"),
-        ),
-        tuple(found),
-        f"Test {heading_of(study.metrics[0])}, {SPREAD}; {SHIFTED}: the mean over shifted sets. A "
-        f"rule takes the candidate in place of {base} when its cross-validated gain is above one "
-        "standard error: of the repeats' means, of all folds, or of the samples. Excess: above the "
-        "better of the two in each fit, which is not known beforehand.",
-    )
+                    made = _choice(study, part, own, rich, rule)
+                    if len(made):
+                        picks = picks_text(made["took"].map({True: rich, False: base}))
+                        numbers = [number_over(made[given], metric) for given in _GIVEN]
+                        excess = Number(numbers[2].value - numbers[3].value)
+                        found.append((budget, models, name, rich, rule, picks, *numbers, excess))
+    return table_of("selector", study, found)
 
 
 def regret(study: Study, frame: Frame) -> Table:
@@ -194,48 +146,29 @@ def regret(study: Study, frame: Frame) -> Table:
         for name, each in regimes.items():
             for rich in _candidates(study):
                 for policy in (*study.settings["rules"], base, rich):
-                    made = [Choice.of(study, part, rows, rich, policy) for rows in each]
-                    if models := [one for one in made if one.picks]:
+                    made = [_choice(study, part, rows, rich, policy) for rows in each]
+                    if models := [one for one in made if len(one)]:
                         said = f"always {policy}" if policy in (base, rich) else policy
-                        costs = _costs(models, unit.scale * margin)
+                        costs = _costs(models, study.metrics[0], unit.scale * margin)
                         found.append((part.samples, name, rich, said, *costs))
-    return Table(
-        "regret",
-        "Cost of choosing",
-        (
-            *("samples", "set", "candidate", "rule", "models", "fits"),
-            *("excess", "regret", "worst regret", "gains kept", "harms avoided"),
-            f"candidate where {base} is better %",
-        ),
-        tuple(found),
-        f"Test {heading_of(study.metrics[0])} above the better of the two in each fit: mean over "
-        "models (excess), mean over fits (regret), and in the worst fit. Gains kept: of the models "
-        f"whose mean the candidate lowers by more than {unit.size(margin)}, those where the picks "
-        "keep more than half of that; harms avoided: of those whose mean it raises by more, those "
-        f"where they take on less than half. {SHIFTED.capitalize()}: the mean over shifted sets; "
-        "all: both, each counted as a model.",
-    )
+    return table_of("regret", study, found, margin=unit.size(margin))
 
 
-def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
-    digits = unit_of(models[0].metric).digits
-    regrets = [value for made in models for value in made.regrets]
+def _costs(models: Sequence[Any], metric: str, margin: float) -> Iterator[str | Number]:
+    unit = unit_of(metric)
+    means = [[number_over(made[given], metric).value for given in _GIVEN] for made in models]
+    base, rich, picked, best = np.array(means).T
+    regrets = np.concatenate([unit.scale * (made["picked"] - made["best"]) for made in models])
     yield f"{len(models):,}"
     yield f"{len(regrets):,}"
-    yield Number(float(np.mean([made.excess for made in models])), digits=digits)
-    yield Number(float(np.mean(regrets)), digits=digits)
-    yield Number(max(regrets), digits=digits)
-    helped = [made.follows for made in models if made.helps_by > margin]
-    hurt = [not made.follows for made in models if -made.helps_by > margin]
-    yield Number(sum(helped), of=len(helped))
-    yield Number(sum(hurt), of=len(hurt))
-    wrong = [
-        made.picks[fit] == made.rich
-        for made in models
-        for fit, label in made.best.items()
-        if label == made.base
-    ]
-    yield Number.in_units(float(np.mean(wrong)) if wrong else math.nan, SHARE)
+    for cost in ((picked - best).mean(), regrets.mean(), regrets.max()):
+        yield Number(float(cost), digits=unit.digits)
+    # The picks follow where their mean is nearer to the candidate's than to the other's.
+    gain, follows = base - rich, abs(base - picked) > abs(base - rich) / 2
+    yield Number(int(follows[gain > margin].sum()), of=int((gain > margin).sum()))
+    yield Number(int((~follows)[-gain > margin].sum()), of=int((-gain > margin).sum()))
+    wrong = np.concatenate([made["took"][~made["better"]] for made in models])
+    yield Number.in_units(float(wrong.mean()) if len(wrong) else math.nan, SHARE)
 
 
 # One of several numbers of groups ---------------------------------------------------------------
@@ -244,56 +177,275 @@ def _costs(models: Sequence[Choice], margin: float) -> Iterator[str | Number]:
 def nested_k(study: Study, frame: Frame) -> Table:
     """Show which entry a held-out fifth picks, and what that gives."""
     loss = study.settings["loss"]
-    note = f"chosen by the lowest {title_of(loss)} on the last, refitted on all."
-    return Table(
-        "nested-k",
-        f"Chosen by {loss} on a held-out fifth",
-        *_by_choice(study, frame, f"held_out_{loss}", f"Fitted on four fifths, {note}"),
-    )
+    return _by_choice("nested-k", study, frame, f"held_out_{loss}", loss=title_of(loss))
 
 
 def oracle_k(study: Study, frame: Frame) -> Table:
     """Show the entry that is best on the test split: a bound, not a method."""
-    judge = study.metrics[0]
-    note = (
-        f"Each fit takes the entry with the lowest test {title_of(judge)}: a "
-        "diagnostic that reads the test labels, and cannot be deployed."
-    )
-    return Table("oracle-k", "Chosen on the test split", *_by_choice(study, frame, judge, note))
+    return _by_choice("oracle-k", study, frame, study.metrics[0])
 
 
-def _by_choice(
-    study: Study, frame: Frame, judge: str, note: str
-) -> tuple[tuple[str, ...], tuple[Row, ...], str, tuple[str, ...]]:
-    """Return what choosing by the lowest ``judge`` gives, beside the baseline and the fixed entry.
-
-    These are the header, the rows, the note and the sentences of a table.
-    """
+def _by_choice(name: str, study: Study, frame: Frame, judge: str, **words: str) -> Table:
+    """Show what choosing by the lowest ``judge`` gives, beside the baseline and a fixed entry."""
     fixed, metric = study.settings["fixed"], study.metrics[0]
     found: list[Row] = []
     above: list[tuple[float, str]] = []
     for budget, models, part in frame.where(set=CLEAN).blocks():
-        lines = {m: lines_of(part, m) for m in study.metrics}
-        kept = [label for label in (study.baseline, fixed) if label in part.unique("label")]
-        picks = {fit: lowest(line) for fit, line in lines_of(part, judge).items()}
-        picks = {
-            fit: label
-            for fit, label in picks.items()
-            if label and {*kept, label} <= set(lines[metric].get(fit, ()))
-        }
-        columns = {"chosen": picks, **{label: dict.fromkeys(picks, label) for label in kept}}
-        numbers = {
-            label: [chosen_number(lines[m], chosen, m) for m in study.metrics]
-            for label, chosen in columns.items()
-        }
-        for label, own in numbers.items():
+        labels, judged = part.unique("label"), fits_of(part, judge)
+        fits = {m: fits_of(part, m).reindex(judged.index, columns=labels) for m in study.metrics}
+        kept = [label for label in (study.baseline, fixed) if label in labels]
+        known = fits[metric].notna()
+        picks = judged.index.to_series().map(lambda fit, by=judged: lowest(by.loc[fit].to_dict()))
+        whole = [one and known.loc[fit, [*kept, one]].all() for fit, one in picks.items()]
+        picks = picks[np.array(whole, dtype=bool)]
+        for m, own in fits.items():
+            values = [own.at[fit, one] for fit, one in picks.items()]
+            fits[m] = own.loc[picks.index].assign(chosen=values)
+        means: dict[str, float] = {}
+        for label in ("chosen", *kept):
+            numbers = [number_over(own[label], m) for m, own in fits.items()]
             text = picks_text(picks) if label == "chosen" else ""
-            found.append((budget, models, label, text, *own))
-        if models != "all" and fixed in kept and picks:
-            above.append((numbers["chosen"][0].value - numbers[fixed][0].value, models))
+            found.append((budget, models, label, text, *numbers))
+            means[label] = numbers[0].value
+        if models != "all" and fixed in kept and len(picks):
+            above.append((means["chosen"] - means[fixed], models))
     said: tuple[str, ...] = ()
     if above:
-        ends = (f"{written(gap, signed=True)} ({name})" for gap, name in (min(above), max(above)))
+        ends = (f"{written(gap, signed=True)} ({model})" for gap, model in (min(above), max(above)))
         said = (f"Chosen minus {fixed} in {heading_of(metric)}: from {' to '.join(ends)}.",)
-    header = ("samples", "models", "entry", "picks", *map(heading_of, study.metrics))
-    return header, tuple(found), f"{note} Test metrics, {SPREAD}; draws are averaged first.", said
+    return table_of(name, study, found, *map(heading_of, study.metrics), said=said, **words)
+
+
+# What is promised beforehand, and what comes of it ----------------------------------------------
+
+#: What is known of a candidate before it is used: its gain on left-out samples of the calibration
+#: split, and how far its temperatures lie apart.
+PROMISED, T_RATIO = "predicted gain", "T ratio"
+
+
+def _mean(values: Values) -> float:
+    """Return the mean over cells of the means over draws."""
+    means = [float(np.mean(draws)) for draws in values.values()]
+    return float(np.mean(means)) if means else math.nan
+
+
+def signal_to_noise(study: Study, frame: Frame) -> Table:
+    """Show what grouping by a signal promised, and what it gave."""
+    found = [
+        (budget, models, label, *_promise(study, part, label))
+        for budget, models, part in frame.where(set=CLEAN).blocks()
+        for label in part.where(metric="signal_to_noise").unique("label")
+    ]
+    return table_of("signal-to-noise", study, found)
+
+
+def _promise(study: Study, part: Frame, label: str) -> Iterator[str | Number]:
+    entry = next(entry for entry in study.entries if entry.label == label)
+    objective = entry.options.get("objective", method(entry.name).objective)
+    # One temperature by the same loss is what groups of it are compared with.
+    one, loss = {"bce": ("tva-ts", "top_label_bce"), "nll": ("ts-nll", "nll")}[str(objective)]
+    ece, losses = (paired(part, m, label, one) for m in ("ece15", loss))
+    yield loss
+    signs = {float(np.sign(np.mean(draws))) for draws in ece.values()}
+    words = {(): "unknown", (-1.0,): "wins", (1.0,): "loses"}
+    yield words.get(tuple(signs), "mixed")
+    for metric in ("signal_to_noise", "signal_to_noise_floor", "signal_to_noise_random"):
+        yield Number(1000 * _mean(part.values(metric, label)))
+    p_values = [p for own in part.values("p_value", label).values() for p in own if p == p]
+    yield Number(float(np.median(p_values)) if p_values else math.nan, digits=3)
+    # A gain of three groups is small: one digit more than tables have.
+    yield Number.in_units(_mean(part.values("predicted_gain", label)), X100, 3)
+    yield Number.in_units(-_mean(losses), X100, 3)
+    yield Number.in_units(-_mean(ece), PERCENT, 2)
+
+
+#: A model at a budget: its samples, name and candidate, what is known, gains by metric.
+_Unit = dict[str, Any]
+
+
+def _units(study: Study, frame: Frame) -> list[_Unit]:
+    named = {PROMISED: f"gain_{study.settings['rules'][0]}", T_RATIO: "temperature_ratio"}
+    found = []
+    for samples, model, part in frame.where(set=CLEAN).models():
+        for rich in part.unique("label"):
+            unit = {"samples": samples, "model": model, "rich": rich}
+            known = {name: _mean(part.values(metric, rich)) for name, metric in named.items()}
+            gains = {m: -_mean(paired(part, m, rich, study.baseline)) for m in study.metrics}
+            if rich != study.baseline and not math.isnan(gains[study.metrics[0]]):
+                found.append({**unit, **known, **gains})
+    return found
+
+
+def on_off(study: Study, frame: Frame) -> Table:
+    """Show cell by cell what the calibration split says of routing, and what routing gave."""
+    first = study.metrics[0]
+    rows: list[Row] = []
+    for unit in sorted(_units(study, frame), key=lambda unit: -unit[first]):
+        outcome = "wins" if unit[first] > 0 else "loses" if unit[first] < 0 else "tie"
+        # A gain of a few groups is small: one digit more than tables have.
+        known = Number.in_units(unit[PROMISED], X100, 3), Number(unit[T_RATIO])
+        gains = (Number.in_units(unit[m], unit_of(m)) for m in study.metrics)
+        rows.append((unit["samples"], unit["model"], unit["rich"], outcome, *known, *gains))
+    heads = (X100.heading(PROMISED, difference=True), T_RATIO) if rows else ()
+    gained = (unit_of(m).heading(f"{title_of(m)} gain", difference=True) for m in study.metrics)
+    return table_of("on-off", study, rows, *heads, *gained, loss=title_of(study.settings["loss"]))
+
+
+def gate(study: Study, frame: Frame) -> Table:
+    """Show how well each criterion ranks the cells, and whether any threshold tells them apart."""
+    units = _units(study, frame)
+    found: list[Row] = []
+    sentences: list[str] = []
+    for rich in dict.fromkeys(unit["rich"] for unit in units):
+        own = [unit for unit in units if unit["rich"] == rich]
+        for name in (PROMISED, T_RATIO):
+            for metric in study.metrics:
+                pairs = np.array([(unit[name], unit[metric]) for unit in own])
+                x, gain = pairs[np.isfinite(pairs).all(axis=1)].T
+                found.append((rich, name, metric, f"{len(x):,}", *_ranked(x, gain)))
+            sentences += _twins(own, name, study.metrics[0])
+    return table_of("gate", study, found, said=sentences)
+
+
+def _ranked(x: FloatArray, gain: FloatArray) -> Iterator[str | Number]:
+    """Yield whether a threshold separates the cells, the correlation, p, and two counts."""
+    win, lose = x[gain > 0], x[gain < 0]
+    both = bool(len(win) and len(lose))
+    separates = "yes" if both and win.min() > lose.max() else "no"
+    yield separates if both else "one outcome only"
+    rho, low, high = rank_interval(x, gain)
+    yield Number(rho) if math.isnan(low) else Number(rho, None, low, high)
+    defined = not math.isnan(rho)
+    yield Number(float(scipy.stats.spearmanr(x, gain).pvalue) if defined else math.nan, digits=3)
+    if not both:
+        yield from (Number(), Number())
+        return
+    yield Number(int((win > lose.max()).sum()), of=len(win))
+    # The largest share of cells that "route from this value on" gets right.
+    cuts = (*win, *lose, math.inf)
+    right = max(int((win >= cut).sum()) + int((lose < cut).sum()) for cut in cuts)
+    yield Number.in_units(right / (len(win) + len(lose)), SHARE)
+
+
+def _twins(units: Sequence[_Unit], name: str, metric: str) -> Iterator[str]:
+    """Name the winner and the loser that the criterion puts in the wrong order most nearly."""
+    pairs = [
+        (abs(a[name] - b[name]), i, j)
+        for (i, a), (j, b) in product(enumerate(units), repeat=2)
+        if a[metric] > 0 > b[metric] and a[name] <= b[name]
+    ]
+    if pairs:
+        unit = unit_of(metric)
+        said = (
+            f"{one['model']} at {one['samples']} samples ({unit.number(one[metric], signed=True)} "
+            f"{unit.change})"
+            for one in (units[i] for i in min(pairs)[1:])
+        )
+        yield (
+            f"No threshold on the {name} separates {' from '.join(said)}: the cell that loses in "
+            f"{title_of(metric)} does not have the lower value."
+        )
+
+
+# In which models a method wins ------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """Which method is best in one cell of the map, how far ahead, and how ours stands.
+
+    ``rivals`` has for each how ours stands, whether it is ahead, if by chance, and the difference.
+    """
+
+    samples: str
+    dataset: str
+    backbone: str
+    set: str
+    metric: str
+    best: str
+    lead: Number
+    rivals: dict[str, tuple[str, bool, Number]]
+
+
+def _standing(metric: str, gap: Interval | None) -> tuple[str, bool, Number]:
+    """Return "wins", "loses" or "tie"; without an interval "ahead" or "behind"."""
+    if gap is None:
+        return "unknown", False, Number()
+    higher = better_of(metric) == "higher"
+    ahead = gap.point > 0 if higher else gap.point < 0
+    word = {"better": "wins", "worse": "loses"}.get(gap.verdict("higher" if higher else "lower"))
+    if is_bare(gap):
+        word = "ahead" if ahead else "behind"
+    return word or "tie", ahead, shown(gap, metric)
+
+
+def outcomes(study: Study, frame: Frame) -> Iterator[Outcome]:
+    """Yield every cell of the map: each model, clean and shifted, in each metric."""
+    ours = study.settings["gain_of"]
+    for (_, dataset, backbone), part in frame.groups("budget", "dataset", "backbone"):
+        sets = ((*one, m) for one in sets_of(part) for m in one[1].measured(study.metrics))
+        for name, rows, metric in sets:
+            labels = rows.unique("label")
+            sign = -1.0 if better_of(metric) == "higher" else 1.0
+            numbers = {label: number_of(rows.values(metric, label), metric) for label in labels}
+            means = {label: sign * number.value for label, number in numbers.items()}
+            first, second, *_ = *sorted(filter(math.isfinite, means.values())), *[math.nan] * 2
+            lead = Number(second - first, digits=unit_of(metric).digits)
+            rivals = {
+                rival: _standing(metric, _gap(study, rows, name, metric, (ours, rival)))
+                for rival in study.settings["rivals"]
+                if {ours, rival} <= set(labels)
+            }
+            where = (part.samples, dataset, backbone, name, metric)
+            yield Outcome(*where, lowest(means), lead, rivals)
+
+
+def _gap(
+    study: Study, rows: Frame, name: str, metric: str, pair: tuple[str, str]
+) -> Interval | None:
+    """Return the difference of two labels: seeds and draws resampled, or seeds and shifted sets."""
+    if name == SHIFTED:
+        values, _ = cube(rows, *((metric, label) for label in pair))
+        return None if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)[WHOLE]
+    return over_models(models_of(rows, paired(rows, metric, *pair)), study, single=True)
+
+
+def scope_map(study: Study, frame: Frame) -> Table:
+    """Show for every model which method is best, and how ours stands against its rivals."""
+    found = [
+        (
+            *(one.samples, f"{one.dataset} {one.backbone}", one.set, title_of(one.metric)),
+            *(one.best, rival, word, one.lead, gap),
+        )
+        for one in outcomes(study, frame)
+        for rival, (word, _, gap) in one.rivals.items()
+    ]
+    intervals = intervals_text(study, "seeds", "draws")
+    return table_of("scope-map", study, found, said=one_seed(frame), intervals=intervals)
+
+
+def regimes(study: Study, frame: Frame) -> Table:
+    """Count bests, wins and losses over the models of each data set, and over all."""
+    found: list[Row] = []
+    for _, part in frame.groups("budget"):
+        every = list(outcomes(study, part))
+        datasets = list(dict.fromkeys(one.dataset for one in every))
+        for dataset in (*datasets, *(["all"] if len(datasets) > 1 else [])):
+            own = [one for one in every if dataset in (one.dataset, "all")]
+            samples = part.samples if dataset == "all" else part.where(dataset=dataset).samples
+            for name, metric in dict.fromkeys((one.set, one.metric) for one in own):
+                words = (samples, dataset, name, title_of(metric))
+                block = [one for one in own if (one.set, one.metric) == (name, metric)]
+                found += [(*words, *counts) for counts in _counted(block)]
+    return table_of("regimes", study, found)
+
+
+def _counted(own: list[Outcome]) -> Iterator[Row]:
+    best = Counter(one.best for one in own)
+    named = ", ".join(f"{label} {count}" for label, count in best.most_common())
+    widest = max((one.lead for one in own), key=lambda lead: np.nan_to_num(lead.value, nan=-1.0))
+    for rival in own[0].rivals:
+        standing = [one.rivals[rival] for one in own if rival in one.rivals]
+        words = Counter(word for word, *_ in standing)
+        counts = " / ".join(str(words[word]) for word in ("wins", "tie", "loses"))
+        ahead = Number(sum(ahead for _, ahead, _ in standing), of=len(standing))
+        yield f"{len(own):,}", named, rival, counts, ahead, widest

@@ -7,9 +7,12 @@ the units of their metric.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -18,17 +21,23 @@ from smallcal.data.predictions import FloatArray
 from smallcal.metrics.units import SHARE
 from smallcal.statistics.interval import Interval
 from smallcal_lab.statistics import nested as resampling
-from smallcal_lab.studies.frame import CLEAN, Frame, Values
+from smallcal_lab.studies.frame import CLEAN, Frame, Key, Values
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.table import (
     Number,
     Row,
     Table,
     better_of,
+    changes,
     heading_of,
     title_of,
     unit_of,
 )
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 #: Of the intervals in tables and figures.
 LEVEL = 0.95
@@ -36,26 +45,48 @@ LEVEL = 0.95
 ENOUGH_MODELS = 10
 #: What numbers of models are, where nothing else is said.
 SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
+#: A metric and a label.
+Measured = tuple[str, str]
+_LEVELS = ("model", "seed", "draw")
+#: Titles, headings and notes of tables by name.
+_TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
+
+
+def table_of(
+    name: str,
+    study: Study,
+    rows: Iterable[Row],
+    *heads: str,
+    said: Sequence[str] = (),
+    **words: object,
+) -> Table:
+    """Make a table: its texts are those of its name, with words filled in, and more headings."""
+    metric = study.metrics[0] if study.metrics else ""
+    words = {
+        **{"study": study, "s": study.settings, "level": f"{100 * LEVEL:g} %", "spread": SPREAD},
+        **{"metric": heading_of(metric), "first": title_of(metric)},
+        **{"intervals": intervals_text(study), **words},
+    }
+    texts = {key: text.strip().replace("\n", " ") for key, text in _TEXTS[name].items()}
+    header = [head.format(**words) for head in texts["header"].split(" | ")]
+    title, note = (texts[key].format(**words) for key in ("title", "note"))
+    return Table(name, title, (*header, *heads), tuple(rows), note, tuple(said))
+
+
+def _measured(study: Study, frame: Frame) -> tuple[Frame, list[str]]:
+    clean = frame.where(set=CLEAN)
+    return clean, clean.measured(study.metrics)
 
 
 def means(study: Study, frame: Frame) -> Table:
     """Show every metric of every entry: mean and standard deviation over seeds, or models."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
-    return Table(
-        "means",
-        "Means",
-        ("samples", "models", "method", *map(heading_of, metrics)),
-        metric_rows(clean, lambda part: [(part, metric) for metric in metrics]),
-        "Mean ± standard deviation (ddof = 0) over seeds; in rows of all models, over models and "
-        "seeds. Draws are averaged first. Bold: best of its block, as printed.",
-    )
+    clean, metrics = _measured(study, frame)
+    return table_of("means", study, metric_rows(clean, metrics), *map(heading_of, metrics))
 
 
 def differences(study: Study, frame: Frame) -> Table:
     """Show what each entry gains over the baseline, with intervals and a verdict."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
+    clean, metrics = _measured(study, frame)
     rows: list[Row] = []
     for _, part in clean.groups("budget"):
         for label in part.unique("label"):
@@ -65,35 +96,21 @@ def differences(study: Study, frame: Frame) -> Table:
                 rows.append((part.samples, label, verdict_on(found), *numbers))
     n = len(list(clean.groups("dataset", "backbone")))
     few = f"{n} models are few: such intervals are too narrow (docs/explanation/statistics.md)."
-    if n == 1:
-        few = "One model: intervals cover its seeds and draws, not other models."
-    return Table(
-        "differences",
-        f"Differences from {study.baseline}",
-        ("samples", "method", "verdict", *(heading_of(m, difference=True) for m in metrics)),
-        tuple(rows),
-        f"Paired by draw; {intervals_text(study)}. A difference whose interval includes zero is a "
-        "tie.",
-        (few,) if 0 < n < ENOUGH_MODELS else (),
-    )
+    one = "One model: intervals cover its seeds and draws, not other models."
+    said = ([one] if n == 1 else [few]) if 0 < n < ENOUGH_MODELS else []
+    return table_of("differences", study, rows, *changes(metrics), said=said)
 
 
 def wins(study: Study, frame: Frame) -> Table:
     """Show how often each entry beats the baseline, of all cells and draws."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
-    return Table(
-        "wins",
-        f"Wins against {study.baseline}",
-        ("samples", "models", "method", *(SHARE.heading(title_of(m)) for m in metrics)),
-        tuple(
-            (budget, models, label, *(win_rate(part, study, m, label) for m in metrics))
-            for budget, models, part in clean.blocks()
-            for label in part.unique("label")
-            if label != study.baseline
-        ),
-        "Share of cells and draws in which the method is strictly better.",
-    )
+    clean, metrics = _measured(study, frame)
+    rows = [
+        (budget, models, label, *(win_rate(part, study, m, label) for m in metrics))
+        for budget, models, part in clean.blocks()
+        for label in part.unique("label")
+        if label != study.baseline
+    ]
+    return table_of("wins", study, rows, *(SHARE.heading(title_of(m)) for m in metrics))
 
 
 def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
@@ -108,84 +125,45 @@ def win_rate(frame: Frame, study: Study, metric: str, label: str) -> Number:
 
 def seeds(study: Study, frame: Frame) -> Table:
     """Show differences model by model, and of all: seeds and draws resampled, and seeds alone."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
+    clean, metrics = _measured(study, frame)
     first = metrics[0] if metrics else ""
+    resampled = partial(resampling.clustered, n_boot=study.n_boot, level=LEVEL, levels=_LEVELS[1:])
     found: list[Row] = []
     for budget, models, part in clean.blocks():
         for pair in compared_labels(study, part):
             gaps = {m: models_of(part, paired(part, m, *pair)) for m in metrics}
             if not gaps[first]:
                 continue
-            several = len(gaps[first]) > 1
-            intervals = {m: over_models(own, study, single=not several) for m, own in gaps.items()}
+            single = len(gaps[first]) == 1
             numbers: list[Number] = []
             for metric, own in gaps.items():
                 lower = [np.mean(draws) < 0 for model in own for draws in model]
                 count = Number(int(sum(lower)), of=len(lower)) if lower else Number()
-                numbers += [shown(intervals[metric], metric), count]
-            alone = (
-                None
-                if several
-                else resampling.clustered(
-                    gaps[first][0], levels=("seed", "draw"), n_boot=study.n_boot, level=LEVEL
-                )
-            )
-            numbers += [below_zero(intervals[first]), shown(alone, first)]
-            found.append((budget, models, *pair, *numbers))
-    return Table(
-        "seeds",
-        "Differences model by model",
-        (
-            *("samples", "models", "method", "minus"),
-            *(
-                name
-                for m in metrics
-                for name in (heading_of(m, difference=True), f"{title_of(m)} lower in")
-            ),
-            *(f"P({title_of(first)} < 0)", f"{title_of(first)}, seeds alone"),
-        ),
-        tuple(found),
-        f"Paired by draw; {intervals_text(study, 'seeds', 'draws')}, in rows of all models "
-        "of models first. P: share of resamples below zero. Seeds alone: intervals from resamples "
-        "of seeds only. Lower in: the seeds whose mean of that metric is lower.",
-        one_seed(clean),
-    )
+                numbers += [shown(over_models(own, study, single=single), metric), count]
+            alone = resampled(gaps[first][0]) if single else None
+            last = below_zero(numbers[0]), shown(alone, first)
+            found.append((budget, models, *pair, *numbers, *last))
+    heads = [head for m in metrics for head in (*changes([m]), f"{title_of(m)} lower in")]
+    heads += [f"P({title_of(first)} < 0)", f"{title_of(first)}, seeds alone"]
+    words = {"intervals": intervals_text(study, "seeds", "draws")}
+    return table_of("seeds", study, found, *heads, said=one_seed(clean), **words)
 
 
 def draws(study: Study, frame: Frame) -> Table:
     """Show spreads over draws, differences with intervals over draws, and wins."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
+    clean, metrics = _measured(study, frame)
     found: list[Row] = []
     for budget, models, part in clean.blocks():
         for metric, label in product(metrics, part.unique("label")):
             own = mean_number(single_draws(part.values(metric, label)), metric)
-            against = [Number()] * 3
+            gap, share = Number(), Number()
             if label != study.baseline:
                 gaps = single_draws(paired(part, metric, label, study.baseline))
-                gap = resampled_cells(gaps, study)
-                against = [
-                    shown(gap, metric),
-                    below_zero(gap),
-                    win_rate(part, study, metric, label),
-                ]
-            found.append((budget, models, title_of(metric), label, own, *against))
-    return Table(
-        "draws",
-        "Single draws",
-        (
-            *("samples", "models", "metric", "method", "mean"),
-            *("difference", "P(difference < 0)", SHARE.heading("wins")),
-        ),
-        tuple(found),
-        f"In the units of {', '.join(map(heading_of, metrics))}. Mean ± standard deviation (ddof = "
-        f"0) over all seeds and draws; the difference from {study.baseline} is paired by draw, "
-        f"with {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single draws, as if "
-        "draws of one seed were independent: descriptive only. Draws of a "
-        "seed that are all the same count as one. Wins: the share of draws in which the method is "
-        "strictly better.",
-    )
+                gap = shown(resampled_cells(gaps, study), metric)
+                share = win_rate(part, study, metric, label)
+            words = (budget, models, title_of(metric), label)
+            found.append((*words, own, gap, below_zero(gap), share))
+    return table_of("draws", study, found, units=", ".join(map(heading_of, metrics)))
 
 
 def single_draws(values: Values) -> list[float]:
@@ -193,43 +171,28 @@ def single_draws(values: Values) -> list[float]:
 
     A budget that is the whole split can be drawn in one way only.
     """
-    found: list[float] = []
-    for own in values.values():
-        known = [value for value in own if math.isfinite(value)]
-        found += known[:1] if len(set(known)) == 1 else known
-    return found
+    finite = ([value for value in own if math.isfinite(value)] for own in values.values())
+    return [value for own in finite for value in (own[:1] if len(set(own)) == 1 else own)]
 
 
 def clusters(study: Study, frame: Frame) -> Table:
     """Show differences over all cells together, whole cells resampled."""
-    clean = frame.where(set=CLEAN)
-    metrics = clean.measured(study.metrics)
+    clean, metrics = _measured(study, frame)
     rows: list[Row] = []
     for _, part in clean.groups("budget"):
         for pair in compared_labels(study, part):
-            gaps = {metric: paired(part, metric, *pair) for metric in metrics}
-            found = {}
-            for metric, cells in gaps.items():
-                means = [float(np.mean(own)) for own in cells.values() if np.isfinite(own).all()]
+            found: dict[str, Interval | None] = {}
+            for metric in metrics:
+                gaps = paired(part, metric, *pair).values()
+                means = [float(np.mean(own)) for own in gaps if np.isfinite(own).all()]
                 found[metric] = resampled_cells(means, study)
-            first = found[metrics[0]]
-            if first is not None:
-                count = Number(len(gaps[metrics[0]]), digits=0)
+            if found[metrics[0]] is not None:
+                count = Number(len(paired(part, metrics[0], *pair)), digits=0)
                 numbers = [shown(own, metric) for metric, own in found.items()]
                 words = (part.samples, *pair, verdict_on(found))
-                rows.append((*words, count, *numbers, below_zero(first)))
-    return Table(
-        "clusters",
-        "Differences over cells",
-        (
-            *("samples", "method", "minus", "verdict", "cells"),
-            *(heading_of(m, difference=True) for m in metrics),
-            *(f"P({title_of(m)} < 0)" for m in metrics[:1]),
-        ),
-        tuple(rows),
-        "The method minus the other, mean over cells (a model with a seed; draws are averaged "
-        f"first); {100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of whole cells.",
-    )
+                rows.append((*words, count, *numbers, below_zero(numbers[0])))
+    below = (f"P({title_of(m)} < 0)" for m in metrics[:1])
+    return table_of("clusters", study, rows, *changes(metrics), *below)
 
 
 # Pairs and their intervals ----------------------------------------------------------------------
@@ -244,15 +207,20 @@ def compared_labels(study: Study, frame: Frame) -> Iterator[tuple[str, str]]:
     yield from (pair for pair in pairs if pair[0] != pair[1])
 
 
+def gaps_of(frame: Frame, ours: Measured, theirs: Measured) -> dict[str, dict[Key, float]]:
+    """Return by cell the differences for each draw and set that both were measured on."""
+    mine, other = (frame.numbers.get(one, {}) for one in (ours, theirs))
+    rivals = {cell: dict(other.get(cell, ())) for cell in mine}
+    return {
+        cell: {key: value - rivals[cell][key] for key, value in own if key in rivals[cell]}
+        for cell, own in mine.items()
+    }
+
+
 def paired(frame: Frame, metric: str, ours: str, theirs: str) -> Values:
     """Return differences between two labels, draw by draw and set by set, where both are there."""
-    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
-    found: Values = {}
-    for cell in mine:
-        a, b = dict(mine[cell]), dict(other.get(cell, ()))
-        if gaps := [a[key] - b[key] for key in a if key in b]:
-            found[cell] = gaps
-    return found
+    gaps = gaps_of(frame, (metric, ours), (metric, theirs))
+    return {cell: list(own.values()) for cell, own in gaps.items() if own}
 
 
 def models_of(frame: Frame, values: Values) -> list[list[list[float]]]:
@@ -275,7 +243,7 @@ def over_models(
     """Resample models -> seeds -> draws, or of a ``single`` model seeds -> draws."""
     if not table:
         return None
-    values, levels = (table[0], ("seed", "draw")) if single else (table, ("model", "seed", "draw"))
+    values, levels = (table[0], _LEVELS[1:]) if single else (table, _LEVELS)
     return resampling.nested(values, levels=levels, n_boot=study.n_boot, level=LEVEL)
 
 
@@ -295,9 +263,9 @@ def shown(found: Interval | None, metric: str) -> Number:
     return Number(point, None, low, high, unit.digits, below=found.p_below)
 
 
-def below_zero(found: Interval | None) -> Number:
+def below_zero(gap: Number) -> Number:
     """Return the share of resamples in which a difference is below zero, if that says anything."""
-    return Number() if found is None or is_bare(found) else Number(found.p_below)
+    return Number() if gap.below is None else Number(gap.below)
 
 
 def is_bare(found: Interval) -> bool:
@@ -380,16 +348,18 @@ def block_rows(labels: Sequence[str], columns: Sequence[tuple[Frame, str]]) -> I
 
 
 def metric_rows(
-    frame: Frame, columns: Callable[[Frame], Sequence[tuple[Frame, str]]]
+    frame: Frame,
+    metrics: Sequence[str],
+    parts: Callable[[Frame], Sequence[Frame]] = lambda block: [block],
 ) -> tuple[Row, ...]:
     """Return table rows: every entry, block by block, the best of each column marked.
 
-    ``columns`` gives the rows and the metric of each column of a block.
+    Columns are the metrics, each measured in the parts of a block.
     """
     return tuple(
         (budget, models, *row)
-        for budget, models, part in frame.blocks()
-        for row in block_rows(part.unique("label"), columns(part))
+        for budget, models, block in frame.blocks()
+        for row in block_rows(block.unique("label"), list(product(parts(block), metrics)))
     )
 
 

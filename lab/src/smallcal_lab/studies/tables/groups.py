@@ -10,34 +10,26 @@ from dataclasses import replace
 import numpy as np
 
 from smallcal.advice.refits import Spread
-from smallcal.metrics.units import PERCENT, SHARE
+from smallcal.metrics.units import SHARE
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.probes import TERTILES
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
-    SPREAD,
     block_rows,
-    intervals_text,
     label_rows,
     models_of,
     number_of,
     one_seed,
     over_models,
     shown,
+    table_of,
 )
 from smallcal_lab.studies.tables.shift import at_severity, sets_of, shifted_rows
 from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of
 
 
 def numbered(frame: Frame, pattern: str) -> list[int]:
-    r"""Return the numbers in the names of metrics, such as those of groups, in order.
-
-    Examples
-    --------
-    >>> rows = [{"metric": name} for name in ("temperature1", "temperature0", "temperature_low")]
-    >>> numbered(Frame.of(rows), r"temperature(\d+)")
-    [0, 1]
-    """
+    """Return the numbers in the names of metrics, such as those of groups, in order."""
     found = (re.fullmatch(pattern, name) for name in frame.unique("metric"))
     return sorted({int(one.group(1)) for one in found if one})
 
@@ -46,7 +38,13 @@ def _numbers(own: Frame, label: str, digits: Mapping[str, int | None]) -> Iterat
     """Yield mean and spread of each metric, with so many digits, or as many as the metric has."""
     for metric, n in digits.items():
         number = number_of(own.values(metric, label), metric)
-        yield number if n is None else replace(number, digits=n)
+        spread = None if n == 0 else number.spread  # a count has none
+        yield replace(number, digits=number.digits if n is None else n, spread=spread)
+
+
+def _each(frame: Frame, digits: Mapping[str, int | None]) -> tuple[Row, ...]:
+    """Return table rows: these metrics of every entry, block by block."""
+    return label_rows(frame, lambda own, label: [tuple(_numbers(own, label, digits))])
 
 
 # Groups -----------------------------------------------------------------------------------------
@@ -57,19 +55,10 @@ def temperatures(study: Study, frame: Frame) -> Table:
     digits = dict.fromkeys(("temperature_low", "temperature_high", "temperature_ratio"), 3)
     more = [m for m in ("hcfp90_of_all",) if m in frame.unique("metric")]
     columns = {**digits, **dict.fromkeys(more)}
-    note = f"Lowest and highest temperature of a fit's groups, and their ratio; {SPREAD}."
-    if more:
-        note += " High-confidence errors, of all: as a share of all samples, not of the errors."
-    return Table(
-        "temperatures",
-        "Temperatures of groups",
-        ("samples", "models", "method", "lowest T", "highest T", "ratio", *map(heading_of, more)),
-        label_rows(
-            frame.where(set=CLEAN, metric=list(columns)),
-            lambda own, label: [tuple(_numbers(own, label, columns))],
-        ),
-        note,
-    )
+    rows = _each(frame.where(set=CLEAN, metric=list(columns)), columns)
+    note = " High-confidence errors, of all: as a share of all samples, not of the errors."
+    words = {"more": note if more else ""}
+    return table_of("temperatures", study, rows, *map(heading_of, more), **words)
 
 
 def group_gaps(study: Study, frame: Frame) -> Table:
@@ -84,18 +73,7 @@ def group_gaps(study: Study, frame: Frame) -> Table:
                 metrics = dict.fromkeys(f"{name}{group}" for name in names)
                 yield str(group), *_numbers(own, label, metrics)
 
-    return Table(
-        "group-gaps",
-        "Remaining gaps of groups",
-        (
-            *("samples", "models", "method", "group", "samples %", "T"),
-            *("accuracy %", "gap at one T %", "gap %"),
-        ),
-        label_rows(rows, cells),
-        "On the test split; groups are counted from 0, lowest risk first. Gap: confidence minus "
-        "accuracy, at one temperature for all (tva-ts) and at the temperature of the group; "
-        f"{SPREAD}.",
-    )
+    return table_of("group-gaps", study, label_rows(rows, cells))
 
 
 def flow(study: Study, frame: Frame) -> Table:
@@ -117,18 +95,8 @@ def flow(study: Study, frame: Frame) -> Table:
                 shares = (number_of(part, "flow") for part in (whole, *parts))
                 yield str(severity), str(start), *shares
 
-    return Table(
-        "flow",
-        "From the clean group to the shifted one",
-        (
-            *("samples", "models", "method", "severity", "clean group", "all %"),
-            *(f"to group {group} %" for group in groups),
-        ),
-        label_rows(rows, cells),
-        "Share of all samples, of paired sets: by the group of the clean version and that of "
-        "the shifted sample. Groups are counted from 0, lowest scores first. Mean over the sets "
-        f"of a severity, then {SPREAD}. Pairs are not needed, and not used, to apply a calibrator.",
-    )
+    heads = (f"to group {group} %" for group in groups)
+    return table_of("flow", study, label_rows(rows, cells), *heads)
 
 
 # The score that routes samples ------------------------------------------------------------------
@@ -158,16 +126,7 @@ def within_margin(study: Study, frame: Frame) -> Table:
                     share = number_of(part.values(metric, labels[0]), metric)
                 for label, *numbers in block_rows(labels, [(own, m) for m in metrics]):
                     found.append((budget, models, name, tertile, label, share, *numbers))
-    return Table(
-        "within-margin",
-        "Within thirds of the margin",
-        ("samples", "models", "set", "margin", "method", "share %", *map(heading_of, metrics)),
-        tuple(found),
-        "Thirds of the calibration split by the raw logit margin, cut there and kept on every "
-        "set. Each metric is measured within a third of a set, then the mean over sets, then "
-        f"{SPREAD}. A set in which it is not defined, or that has no such sample, is not in its "
-        "mean. Bold: best of its block, as printed.",
-    )
+    return table_of("within-margin", study, found, *map(heading_of, metrics))
 
 
 def ranking(study: Study, frame: Frame) -> Table:
@@ -190,50 +149,21 @@ def ranking(study: Study, frame: Frame) -> Table:
             )
             yield split, *before, edge, *after
 
-    return Table(
-        "ranking",
-        "Errors by risk and by confidence",
-        (
-            *("samples", "models", "method", "split"),
-            *(PERCENT.heading(f"by {name}") for name in ("risk", "confidence", "margin")),
-            PERCENT.heading("difference", difference=True),
-            *("risk, right", "risk, wrong", "rank"),
-        ),
-        label_rows(rows, cells),
-        "AUROC of ranking errors above right predictions: by the risk (out of fold on the "
-        "calibration split, deployed on the test split), by the raw confidence, by the raw logit "
-        f"margin; {SPREAD}. Difference: by risk minus by confidence, {intervals_text(study)}. "
-        "Median risk of right and of wrong predictions. Rank: correlation of the ranks by risk and "
-        "by one minus the confidence.",
-        one_seed(rows),
-    )
+    return table_of("ranking", study, label_rows(rows, cells), said=one_seed(rows))
 
 
 def score_scale(study: Study, frame: Frame) -> Table:
     """Show whether scores out of fold, which maps are fitted on, have the scale of the others."""
-    metrics = (
-        *("score_mean_out_of_fold", "score_mean_refit", "score_shift"),
-        *("score_spread_out_of_fold", "score_spread_refit", "score_spread_ratio"),
-    )
+    names = "mean_out_of_fold mean_refit shift spread_out_of_fold spread_refit spread_ratio"
+    metrics = [f"score_{name}" for name in names.split()]
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
         shifts = own.where(metric="score_shift")["value"].tolist()
         largest = Number(max(map(abs, shifts), default=math.nan), digits=4)
         yield *_numbers(own, label, dict.fromkeys(metrics)), largest
 
-    return Table(
-        "score-scale",
-        "Scale of the risk score",
-        (
-            *("samples", "models", "method"),
-            *("mean, out of fold", "mean, refit", "shift"),
-            *("spread, out of fold", "spread, refit", "ratio", "largest shift"),
-        ),
-        label_rows(frame.where(set=CLEAN, metric=metrics), cells),
-        "Risk of the calibration samples, by models that did not see them and by the one that is "
-        "deployed. Shift: refit minus out of fold. Ratio: standard deviation (ddof = 0) of refit "
-        f"over out of fold. {SPREAD[0].upper()}{SPREAD[1:]}; largest shift of a fit, either way.",
-    )
+    rows = label_rows(frame.where(set=CLEAN, metric=metrics), cells)
+    return table_of("score-scale", study, rows)
 
 
 # What is inspected, and what it costs -----------------------------------------------------------
@@ -267,50 +197,15 @@ def audit(study: Study, frame: Frame) -> Table:
         fits = len(list(bounds.groups("cell", "draw")))
         yield f"{fits:,}", *(number(own, m) for m in (*temperatures, *thresholds, *shares))
 
-    return Table(
-        "audit",
-        "Fitted parameters",
-        (
-            *("samples", "models", "method", "fits"),
-            *(f"T of group {m.removeprefix('temperature')}" for m in temperatures),
-            *(f"group {m.removeprefix('threshold')} from" for m in thresholds),
-            *shares.values(),
-        ),
-        label_rows(rows, cells),
-        "Over seeds and draws. Groups are counted from 0, lowest scores first. Temperatures: "
-        "median [quartiles]. From: the score at which a group begins, mean ± standard deviation "
-        "(ddof = 0). Shares of fits with a "
-        "temperature at a bound; with a group too small for a separate one; whose groups' error "
-        "rates on the calibration draw are in order; whose temperatures strictly rise with risk.",
-    )
+    heads = [f"T of group {m.removeprefix('temperature')}" for m in temperatures]
+    heads += [f"group {m.removeprefix('threshold')} from" for m in thresholds]
+    return table_of("audit", study, label_rows(rows, cells), *heads, *shares.values())
 
 
 def costs(study: Study, frame: Frame) -> Table:
     """Show what each method costs: numbers held, time to fit, time to apply."""
-    digits = {
-        **{"parameters": 0, "fit_seconds": 3, "apply_microseconds": 2},
-        **{"threads": 0, "repeats": 0},
-    }
-
-    def cells(own: Frame, label: str) -> Iterator[Row]:
-        numbers = ((number_of(own.values(m, label), ""), n) for m, n in digits.items())
-        yield tuple(
-            replace(number, digits=n, spread=number.spread if n else None) for number, n in numbers
-        )
-
-    return Table(
-        "costs",
-        "What it costs",
-        (
-            *("samples", "models", "method"),
-            *("parameters", "fit s", "apply µs a sample", "threads", "repeats"),
-        ),
-        label_rows(frame.where(set=CLEAN), cells),
-        f"Medians of repeats, then {SPREAD}. Libraries are limited to that many "
-        "threads (threadpoolctl, "
-        f"at most {study.settings.get('threads', 1)} and no more than there are); networks from "
-        "logits (sats, utemphead) train on one, whatever the limit; one cell is one of the grid's, "
-        "128 units wide. Repeats end after "
-        f"{study.settings.get('seconds', 0)} seconds of fits. Run it alone on the machine, in one "
-        "process.",
-    )
+    counts = dict.fromkeys(("threads", "repeats"), 0)
+    digits = {"parameters": 0, "fit_seconds": 3, "apply_microseconds": 2, **counts}
+    limits = {"threads": 1, "seconds": 0, **study.settings}
+    words = {name: limits[name] for name in ("threads", "seconds")}
+    return table_of("costs", study, _each(frame.where(set=CLEAN), digits), **words)

@@ -18,128 +18,92 @@ from smallcal.errors import InputError
 from smallcal.metrics.kept import require_kept
 from smallcal.metrics.replicas import SLOW
 from smallcal.metrics.table import chosen_metrics
-from smallcal_lab.statistics.samples import (
-    POOLED_BOOT,
-    Replicates,
-    mean_over_units,
-    pooled_samples,
-    seeds_then_samples,
-    together,
-)
+from smallcal_lab.statistics import samples as resampling
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.predictions import Shelf
 from smallcal_lab.studies.study import Study
-from smallcal_lab.studies.tables.clean import ENOUGH_MODELS, LEVEL, below_zero, one_seed, shown
+from smallcal_lab.studies.tables.clean import (
+    ENOUGH_MODELS,
+    LEVEL,
+    below_zero,
+    one_seed,
+    shown,
+    table_of,
+)
 from smallcal_lab.studies.tables.shift import shifted_rows
-from smallcal_lab.studies.tables.table import Number, Row, Table, heading_of, title_of, unit_of
+from smallcal_lab.studies.tables.table import (
+    Number,
+    Row,
+    Table,
+    changes,
+    heading_of,
+    title_of,
+    unit_of,
+)
 
 #: Metrics whose resamples are matrix products, where a study names no others.
 _QUICK = ("ece15", "nll", "brier", "top_label_bce", "hcfp90")
 
-_HOW = (
-    f"{100 * LEVEL:g} % intervals are the paper's: plain metrics, percentiles of the resamples; "
-    "resamples of a calibration error are higher than the error, so that intervals need not be "
-    "centred at it"
-)
-
 
 def seed_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show differences with intervals over seeds and their test samples, and over samples alone."""
-    metrics = _metrics(study, "resampled")
-    n_pooled = _at_most(study, "pooled_boot")
+    metrics, n_boot = _metrics(study, "resampled"), _at_most(study, "pooled_boot")
     found: list[Row] = []
     clean = frame.where(set=CLEAN)
     for budget, model, part in clean.models():
-        units = shelf.units(part, CLEAN, 0)
-        if not units:
-            continue
-        with threadpool_limits(1):  # sums split over threads round differently
-            drawn = [pooled_samples(units, metrics, n_boot=n_pooled)]
-            if len(units) > 1:
-                drawn.insert(0, seeds_then_samples(units, metrics, n_boot=study.n_boot))
-        for ours, theirs in pairs(study, list(units[0])):
-            for own in drawn:
-                found.append((budget, model, *_against(own, ours, theirs, metrics)))
-    note = (
-        f"The method minus the other, mean over seeds. {study.n_boot:,} resamples of seeds and of "
-        f"the test samples of each; pooled: {n_pooled:,} resamples of each seed's test samples, "
-        f"taken together. {_HOW}."
-    )
-    return Table(
-        "seed-samples",
-        "Differences over seeds and test samples",
-        ("samples", "models", "method", "minus", "resampled", *_header(metrics)),
-        tuple(found),
-        note,
-        _seeds_told(clean),
-    )
+        if units := shelf.units(part, CLEAN, 0):
+            with threadpool_limits(1):  # sums split over threads round differently
+                drawn = [resampling.pooled_samples(units, metrics, n_boot=n_boot)]
+                if len(units) > 1:
+                    both = resampling.seeds_then_samples(units, metrics, n_boot=study.n_boot)
+                    drawn.insert(0, both)
+            for pair in pairs(study, list(units[0])):
+                found += [(budget, model, *_against(own, *pair, metrics)) for own in drawn]
+    heads, said = _heads(metrics), _seeds_told(clean)
+    return table_of("seed-samples", study, found, *heads, said=said, n_pooled=n_boot)
 
 
 def samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show every method's metrics with intervals over test samples."""
-    metrics = _metrics(study, "sampled")
-    n_boot = _at_most(study, "sampled_boot")
+    metrics, n_boot = _metrics(study, "sampled"), _at_most(study, "sampled_boot")
     found: list[Row] = []
     for budget, model, part in frame.where(set=CLEAN).models():
-        units = shelf.units(part, CLEAN, 0)
-        if not units:
-            continue
-        with threadpool_limits(1):
-            drawn = pooled_samples(units, metrics, n_boot=n_boot)
-        for method in drawn.methods:
-            intervals = (drawn.interval(method, metric, level=LEVEL) for metric in metrics)
-            numbers = map(shown, intervals, metrics)
-            found.append(
-                (budget, model, method, *(replace(n, signed=False, below=None) for n in numbers))
-            )
-    return Table(
-        "samples",
-        "Intervals over test samples",
-        ("samples", "models", "method", *map(heading_of, metrics)),
-        tuple(found),
-        f"Mean over seeds; {n_boot:,} resamples of each seed's test samples, taken together, with "
-        f"fits as they are. {_HOW}.",
-    )
+        if units := shelf.units(part, CLEAN, 0):
+            with threadpool_limits(1):
+                drawn = resampling.pooled_samples(units, metrics, n_boot=n_boot)
+            for method in drawn.methods:
+                numbers = (shown(drawn.interval(method, m, level=LEVEL), m) for m in metrics)
+                plain = (replace(number, signed=False, below=None) for number in numbers)
+                found.append((budget, model, method, *plain))
+    return table_of("samples", study, found, *map(heading_of, metrics), n_pooled=n_boot)
 
 
 def image_samples(study: Study, frame: Frame, shelf: Shelf) -> Table:
     """Show differences on each shifted set with intervals over its samples."""
     metrics = _metrics(study, "resampled")
     found: list[Row] = []
-    alone: list[str] = []
+    alone: dict[str, None] = {}
     for budget, model, part in shifted_rows(frame).models():
-        for (name, severity), rows in part.groups("set", "severity"):
-            seeds = shelf.units(rows, name, severity)
+        for (kind, severity), rows in part.groups("set", "severity"):
+            seeds = shelf.units(rows, kind, severity)
             if not seeds:
                 continue
-            units = together(seeds)
-            if len(units) > 1 and model not in alone:
-                alone.append(model)
+            units = resampling.together(seeds)
+            if len(units) > 1:
+                alone[model] = None
             with threadpool_limits(1):
-                drawn = mean_over_units(units, metrics, n_boot=study.n_boot)
-            for ours, theirs in pairs(study, list(units[0])):
-                row = _against(drawn, ours, theirs, metrics)
-                found.append((budget, model, f"{name} {severity}" if severity else name, *row))
-    said = f"Seeds that were tested on other samples are resampled on their own: {', '.join(alone)}"
-    return Table(
-        "image-samples",
-        "Differences over the samples of shifted sets",
-        ("samples", "models", "set", "method", "minus", "resampled", *_header(metrics)),
-        tuple(found),
-        f"The method minus the other, mean over seeds and draws; {study.n_boot:,} resamples of the "
-        "set's samples, the same for all seeds and draws, with fits as they are: other draws of "
-        f"the calibration split are not in these intervals. {_HOW}.",
-        (f"{said}.",) if alone else (),
+                drawn = resampling.mean_over_units(units, metrics, n_boot=study.n_boot)
+            name = f"{kind} {severity}" if severity else kind
+            for pair in pairs(study, list(units[0])):
+                found.append((budget, model, name, *_against(drawn, *pair, metrics)))
+    said = (
+        f"Seeds that were tested on other samples are resampled on their own: {', '.join(alone)}."
     )
+    return table_of("image-samples", study, found, *_heads(metrics), said=[said] if alone else [])
 
 
 def require_metrics(study: Study) -> None:
-    """Raise unless the metrics that a study resamples can be, from what is kept and in minutes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise unless the metrics that a study resamples can be, from what is kept and in minutes."""
     for setting in ("pooled_boot", "sampled_boot"):
         _at_most(study, setting)
     for setting in ("resampled", "sampled"):
@@ -178,26 +142,25 @@ def _metrics(study: Study, setting: str) -> tuple[str, ...]:
 
 def _at_most(study: Study, setting: str) -> int:
     """Return how many resamples of samples alone there are: not more than of everything."""
-    given = study.settings.get(setting, POOLED_BOOT)
+    given = study.settings.get(setting, resampling.POOLED_BOOT)
     return min(study.n_boot, whole_number(given, setting, least=2))
 
 
-def _header(metrics: Sequence[str]) -> tuple[str, ...]:
+def _heads(metrics: Sequence[str]) -> tuple[str, ...]:
     first = title_of(metrics[0])
-    differences = (heading_of(metric, difference=True) for metric in metrics)
-    return (*differences, f"{first}, mean of resamples", f"P({first} < 0)")
+    return (*changes(metrics), f"{first}, mean of resamples", f"P({first} < 0)")
 
 
-def _against(drawn: Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
+def _against(drawn: resampling.Replicates, ours: str, theirs: str, metrics: Sequence[str]) -> Row:
     """Return a row: two methods, what was resampled, differences, and more of the first."""
     found = [drawn.interval(ours, metric, minus=theirs, level=LEVEL) for metric in metrics]
     values = found[0].values
     mean = Number.in_units(values.mean() if len(values) else math.nan, unit_of(metrics[0]))
-    numbers = (shown(own, metric) for own, metric in zip(found, metrics, strict=True))
-    return ours, theirs, drawn.unit, *numbers, mean, below_zero(found[0])
+    numbers = [shown(own, metric) for own, metric in zip(found, metrics, strict=True)]
+    return ours, theirs, drawn.unit, *numbers, mean, below_zero(numbers[0])
 
 
-def _seeds_told(frame: Frame) -> tuple[str, ...]:
+def _seeds_told(frame: Frame) -> list[str]:
     """Say which models have a single seed, which cannot be resampled, and what few are worth."""
     told = [
         sentence.replace("intervals do not", "intervals are of its test samples alone and do not")
@@ -209,4 +172,4 @@ def _seeds_told(frame: Frame) -> tuple[str, ...]:
             f"{min(few)} seeds are few: such intervals are too narrow "
             "(docs/explanation/statistics.md)."
         )
-    return tuple(told)
+    return told

@@ -16,14 +16,15 @@ import scipy
 
 from smallcal.data.predictions import FloatArray
 from smallcal_lab.corruption_names import STANDARD
-from smallcal_lab.statistics.nested import tiers
+from smallcal_lab.statistics.nested import tiers as three_tiers
 from smallcal_lab.studies.frame import CLEAN, Frame
 from smallcal_lab.studies.study import Study
 from smallcal_lab.studies.tables.clean import (
     LEVEL,
-    SPREAD,
+    Measured,
     below_zero,
     compared_labels,
+    gaps_of,
     intervals_text,
     label_rows,
     mean_number,
@@ -32,6 +33,7 @@ from smallcal_lab.studies.tables.clean import (
     one_seed,
     paired,
     shown,
+    table_of,
     verdict_on,
     with_best,
 )
@@ -40,6 +42,7 @@ from smallcal_lab.studies.tables.table import (
     Row,
     Table,
     better_of,
+    changes,
     heading_of,
     title_of,
     unit_of,
@@ -54,8 +57,6 @@ SIGNED = "confidence_gap"
 _SHARE = "share_of_group"
 #: The interval that resamples everything: it decides.
 WHOLE = "seed x corruption x severity"
-#: What mean and spread of a single set are taken over.
-_FITS = "mean ± standard deviation (ddof = 0) over fits: seeds, and the draws of each"
 
 
 def shifted_rows(frame: Frame) -> Frame:
@@ -83,50 +84,34 @@ def shift_means(study: Study, frame: Frame) -> Table:
     """Show every metric under shift: mean over sets, then mean and spread over seeds."""
     rows = shifted_rows(frame)
     metrics = _metrics(study, rows)
-    return Table(
-        "shift-means",
-        "Under shift",
-        ("samples", "models", "method", *map(heading_of, metrics)),
-        metric_rows(rows, lambda part: [(part, metric) for metric in metrics]),
-        "Fitted on clean samples; each shifted sample is routed by its own logits. Mean over "
-        f"shifted sets, then {SPREAD}.",
-    )
+    return table_of("shift-means", study, metric_rows(rows, metrics), *map(heading_of, metrics))
 
 
-def by_severity(study: Study, frame: Frame) -> Table:
+def severity(study: Study, frame: Frame) -> Table:
     """Show the study's first metric at each severity."""
-    metric = study.metrics[0]
     severities = sorted(shifted_rows(frame).unique("severity"))
 
-    def columns(part: Frame) -> list[tuple[Frame, str]]:
-        sets = [part.where(set=CLEAN), *(at_severity(part, s) for s in severities)]
-        return [(rows, metric) for rows in sets]
+    def parts(block: Frame) -> list[Frame]:
+        return [block.where(set=CLEAN), *(at_severity(block, s) for s in severities)]
 
-    return Table(
-        "severity",
-        f"{title_of(metric)} by severity",
-        ("samples", "models", "method", CLEAN, *(f"severity {s}" for s in severities)),
-        metric_rows(frame.where(metric=metric), columns) if severities else (),
-        f"{heading_of(metric)}. Mean over the sets of a severity, then {SPREAD}.",
-    )
+    rows = metric_rows(frame.where(metric=study.metrics[0]), study.metrics[:1], parts)
+    heads = (f"severity {one}" for one in severities)
+    return table_of("severity", study, rows if severities else (), *heads)
 
 
 def cube(
-    frame: Frame, metric: str, ours: str, theirs: str
+    frame: Frame, ours: Measured, theirs: Measured
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Return differences by seed, corruption and severity, and the corruptions left out.
 
     Draws are averaged first. A corruption that lacks a severity, or a seed, is left out: the
     intervals need a full table.
     """
-    mine, other = (frame.numbers.get((metric, label), {}) for label in (ours, theirs))
     gaps: dict[tuple[str, str, int], list[float]] = {}
-    for cell, numbers in mine.items():
-        theirs_here = dict(other.get(cell, ()))
-        for (draw, kind, severity), value in numbers:
-            rival = theirs_here.get((draw, kind, severity))
-            if rival is not None and kind not in ("", CLEAN):
-                gaps.setdefault((cell, kind, severity), []).append(value - rival)
+    for cell, own in gaps_of(frame, ours, theirs).items():
+        for (_, kind, severity), gap in own.items():
+            if kind not in ("", CLEAN):
+                gaps.setdefault((cell, kind, severity), []).append(gap)
     table = {key: float(np.mean(own)) for key, own in gaps.items() if np.isfinite(own).all()}
     cells = list(dict.fromkeys(cell for cell, _, _ in table))
     kinds = list(dict.fromkeys(kind for _, kind, _ in table))
@@ -153,41 +138,26 @@ def subsets(frame: Frame) -> Iterator[tuple[str, Frame]]:
         yield "15 corruptions", frame.where(set=list(STANDARD))
 
 
-def three_tiers(study: Study, frame: Frame) -> Table:
+def tiers(study: Study, frame: Frame) -> Table:
     """Show differences under shift with three intervals, from the optimistic to the honest."""
     rows = shifted_rows(frame)
     found: list[Row] = []
-    absent: set[str] = set()
+    left_out: set[str] = set()
     for sets, part in subsets(rows):
         # One form of table after the other: what is drawn for one serves all of its form.
         for metric, (budget, model, own) in product(_metrics(study, rows), list(part.models())):
             for pair in compared_labels(study, own):
-                values, left_out = cube(own, metric, *pair)
-                absent |= set(left_out)
+                values, lacking = cube(own, *((metric, label) for label in pair))
+                left_out |= set(lacking)
                 if values is not None:
-                    three = tiers(values, n_boot=study.n_boot, level=LEVEL)
+                    three = three_tiers(values, n_boot=study.n_boot, level=LEVEL)
                     words = (budget, model, sets, metric, *pair, verdict_on({metric: three[WHOLE]}))
-                    numbers = (shown(interval, metric) for interval in three.values())
-                    found.append((*words, *numbers, below_zero(three[WHOLE])))
-    note = (
-        "The method minus the other in points, mean over seeds, corruptions and severities; "
-        f"{100 * LEVEL:g} % intervals from {study.n_boot:,} resamples of single sets, of "
-        "corruptions, and of seeds, corruptions and severities. The last one decides the verdict; "
-        "P is the share of its resamples that are below zero."
-    )
+                    numbers = [shown(interval, metric) for interval in three.values()]
+                    found.append((*words, *numbers, below_zero(numbers[-1])))
+    absent = ", ".join(sorted(left_out))
     if absent:
-        note += f" Left out, because a severity or a seed is missing: {', '.join(sorted(absent))}."
-    return Table(
-        "tiers",
-        "Differences under shift",
-        (
-            *("samples", "models", "sets", "metric", "method", "minus", "verdict"),
-            *("cell", "corruption", WHOLE, "P(difference < 0)"),
-        ),
-        tuple(found),
-        note,
-        one_seed(rows),
-    )
+        absent = f" Left out, because a severity or a seed is missing: {absent}."
+    return table_of("tiers", study, found, said=one_seed(rows), absent=absent)
 
 
 def occupancy(study: Study, frame: Frame) -> Table:
@@ -205,14 +175,8 @@ def occupancy(study: Study, frame: Frame) -> Table:
                 shares = (number_of(some.values(metric, label), metric) for metric in metrics)
                 yield name, *(replace(share, digits=1) for share in shares)
 
-    return Table(
-        "occupancy",
-        "Groups",
-        ("samples", "models", "method", "set", *(f"group {group} %" for group in groups)),
-        label_rows(rows, cells),
-        "Share of test samples in each group, counted from 0, lowest scores first. Mean over sets "
-        f"and draws, then {SPREAD}.",
-    )
+    heads = (f"group {group} %" for group in groups)
+    return table_of("occupancy", study, label_rows(rows, cells), *heads)
 
 
 def controls(study: Study, frame: Frame) -> Table:
@@ -222,15 +186,10 @@ def controls(study: Study, frame: Frame) -> Table:
 
     def numbers(rows: Frame, label: str) -> Iterator[Number]:
         for metric in metrics:
-            # The control's numbers, as if another label had them: so the two can be compared.
-            control = rows["metric"] == metric + suffix
-            renamed = {
-                "label": np.where(control, suffix, rows["label"]),
-                "metric": np.where(control, metric, rows["metric"]),
-            }
-            values, _ = cube(Frame({**rows.columns, **renamed}), metric, suffix, label)
-            three = {} if values is None else tiers(values, n_boot=study.n_boot, level=LEVEL)
-            yield from (number_of(rows.values(m, label), metric) for m in (metric, metric + suffix))
+            pair = (metric + suffix, label), (metric, label)
+            values, _ = cube(rows, *pair)
+            three = {} if values is None else three_tiers(values, n_boot=study.n_boot, level=LEVEL)
+            yield from (number_of(rows.values(*one), metric) for one in pair[::-1])
             yield from (shown(three.get(tier), metric) for tier in (WHOLE, "cell", "corruption"))
 
     def cells(own: Frame, label: str) -> Iterator[Row]:
@@ -240,22 +199,15 @@ def controls(study: Study, frame: Frame) -> Table:
         for severity in sorted(own.unique("severity")):
             yield str(severity), *numbers(at_severity(own, severity), label)
 
-    name = study.settings["control"].replace("_", " ")
-    header = []
-    for m in metrics:
-        change = unit_of(m).heading(f"{title_of(m)} difference", difference=True)
-        header += [heading_of(m), f"{title_of(m)} {name}", change]
-        header += [f"{title_of(m)} difference, {what}" for what in ("sets", "corruptions")]
-    return Table(
-        "controls",
-        f"Deployed, and {name}",
-        ("samples", "models", "method", "severity", *header),
-        label_rows(shifted_rows(frame), cells),
-        f"Mean over sets, then {SPREAD}; control minus deployed, with "
-        f"{intervals_text(study, 'seeds', 'corruptions', 'severities')}, then of single sets, and "
-        "of corruptions. The control cannot be deployed.",
-        one_seed(shifted_rows(frame)),
-    )
+    name, rows = study.settings["control"].replace("_", " "), shifted_rows(frame)
+    heads = []
+    for title, unit in ((title_of(m), unit_of(m)) for m in metrics):
+        change = f"{title} difference"
+        heads += [unit.heading(title), f"{title} {name}", unit.heading(change, difference=True)]
+        heads += [f"{change}, sets", f"{change}, corruptions"]
+    words = {"intervals": intervals_text(study, "seeds", "corruptions", "severities")}
+    own = label_rows(rows, cells)
+    return table_of("controls", study, own, *heads, said=one_seed(rows), control=name, **words)
 
 
 # Single sets: data from elsewhere, each with a meaning of its own --------------------------------
@@ -287,14 +239,7 @@ def sets(study: Study, frame: Frame) -> Table:
             for metric in metrics
         ]
         found += [(*where, *row) for row in zip(labels, *columns, strict=True)]
-    return Table(
-        "sets",
-        "Set by set",
-        ("samples", "models", "set", "method", *map(heading_of, metrics)),
-        tuple(found),
-        f"Fitted on clean samples. Each set: {_FITS}. All: mean ± standard deviation over sets, of "
-        "their means over fits. Bold: best of its block, as printed.",
-    )
+    return table_of("sets", study, found, *map(heading_of, metrics))
 
 
 def _over_sets(parts: list[Frame], metric: str, label: str) -> Number:
@@ -312,46 +257,31 @@ def harm(study: Study, frame: Frame) -> Table:
     found: list[Row] = []
     sentences: list[str] = []
     for where, own in by_set(frame):
-        if raw not in (labels := own.unique("label")):
+        labels = own.unique("label")
+        if raw not in labels:
             continue
         labels.remove(raw)
-        ahead: dict[str, dict[str, bool]] = {metric: {} for metric in metrics}
-        for label in labels:
-            numbers: list[Number] = []
-            for metric in metrics:
+        numbers: dict[str, list[Number]] = {label: [] for label in labels}
+        for metric in metrics:
+            sign = -1 if better_of(metric) == "higher" else 1
+            wins: dict[str, bool] = {}
+            for label in labels:
                 gaps = [v for draws in paired(own, metric, label, raw).values() for v in draws]
-                sign = -1 if better_of(metric) == "higher" else 1
-                better = [sign * gap < 0 for gap in gaps]
-                count = Number(sum(better), of=len(gaps)) if gaps else Number()
+                better = Number(sum(sign * gap < 0 for gap in gaps), of=len(gaps))
                 known = [gap for gap in gaps if math.isfinite(gap)]
-                numbers += [mean_number(known, metric), count]
+                numbers[label] += [mean_number(known, metric), better if gaps else Number()]
                 if gaps:
-                    ahead[metric][label] = sign * float(np.mean(gaps)) < 0
-            found.append((*where, label, *numbers))
-        samples, model, name = where
-        for metric, wins in ahead.items():
+                    wins[label] = sign * float(np.mean(gaps)) < 0
             winners = [label for label, won in wins.items() if won]
             named = f": {', '.join(winners)}" if 0 < len(winners) < len(wins) else ""
             if wins:
                 sentences.append(
-                    f"{model}, {samples} samples, {name}: {len(winners)} of {len(wins)} methods "
-                    f"are better than {raw} in {title_of(metric)}{named}."
+                    f"{where[1]}, {where[0]} samples, {where[2]}: {len(winners)} of {len(wins)} "
+                    f"methods are better than {raw} in {title_of(metric)}{named}."
                 )
-    return Table(
-        "harm",
-        f"Against {raw}",
-        (
-            *("samples", "models", "set", "method"),
-            *(
-                name
-                for m in metrics
-                for name in (heading_of(m, difference=True), f"{title_of(m)} better in")
-            ),
-        ),
-        tuple(found),
-        f"The method minus {raw}, on the same set; {_FITS}. Better in: the fits that are.",
-        tuple(sentences),
-    )
+        found += [(*where, label, *row) for label, row in numbers.items()]
+    heads = (head for m in metrics for head in (*changes([m]), f"{title_of(m)} better in"))
+    return table_of("harm", study, found, *heads, said=sentences)
 
 
 # Corruption by corruption -----------------------------------------------------------------------
@@ -359,74 +289,54 @@ def harm(study: Study, frame: Frame) -> Table:
 
 def heterogeneity(study: Study, frame: Frame) -> Table:
     """Show the gain of each corruption against the error without calibration, and signed gaps."""
-    settings, metric = study.settings, study.metrics[0]
+    settings, metric, there = study.settings, study.metrics[0], frame.unique("label")
     unit, signed = unit_of(metric), unit_of(SIGNED)
-    there = frame.unique("label")
     ours, raw = settings["gain_of"], settings["raw"]
     rivals = [label for label in settings["rivals"] if label in there]
-    sided = gap_labels(study, frame)
+    measured = frame.where(metric=SIGNED).unique("label")
+    sided = [label for label in (raw, study.baseline) if label in measured]
     found: list[Row] = []
     sentences: list[str] = []
     parts = shifted_rows(frame).models()
     for budget, model, part in parts if {ours, raw} <= set(there) else ():
-        errors = {label: _by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
-        signs = {label: _by_corruption(part, SIGNED, label) for label in sided}
-        columns = [*errors.values(), *signs.values()]
-        kinds = [k for k in errors[raw] if all(k in column for column in columns)]
-        kinds.sort(key=errors[raw].__getitem__)
-        own = {label: np.array([column[k] for k in kinds]) for label, column in errors.items()}
+        columns = {label: _by_corruption(part, metric, label) for label in (raw, ours, *rivals)}
+        columns |= {gap_heading(label): _by_corruption(part, SIGNED, label) for label in sided}
+        data = Frame(columns).data.dropna().sort_values(raw, kind="stable")
+        kinds, own = list(data.index), {name: data[name].to_numpy() for name in columns}
         gains = {label: own[label] - own[ours] for label in rivals}
-        gaps = {label: np.array([column[k] for k in kinds]) for label, column in signs.items()}
+        gaps = {label: own[gap_heading(label)] for label in sided}
         for i, kind in enumerate(kinds):
-            values = (own[raw][i], own[ours][i], *(gain[i] for gain in gains.values()))
-            numbers = [Number.in_units(value, unit) for value in values]
+            errors = (values[i] for values in (own[raw], own[ours], *gains.values()))
+            numbers = [Number.in_units(value, unit) for value in errors]
             numbers += [Number.in_units(gap[i], signed) for gap in gaps.values()]
             found.append((budget, model, kind, *numbers))
-        where = f"{model}, {budget} samples"
+        where = f"{model}, {budget} samples: the"
         for label, gain in gains.items() if kinds else ():
             ends = (
                 f"{unit.number(gain[i], signed=True)} ({kinds[i]})"
-                for i in (int(gain.argmin()), int(gain.argmax()))
+                for i in (gain.argmin(), gain.argmax())
             )
             sentences.append(
-                f"{where}: the gain of {ours} over {label} runs from {' to '.join(ends)}; its rank "
+                f"{where} gain of {ours} over {label} runs from {' to '.join(ends)}; its rank "
                 f"correlation with the raw error is {rank_text(gain, own[raw])}."
             )
-            if gaps:
-                ranks = (f"of {of} {rank_text(gain, gap)}" for of, gap in gaps.items())
+            ranks = ", ".join(f"of {of} {rank_text(gain, gap)}" for of, gap in gaps.items())
+            if ranks:
                 sentences.append(
-                    f"{where}: the rank correlation of the gain over {label} with the signed gap "
-                    f"is, {', '.join(ranks)}."
+                    f"{where} rank correlation of the gain over {label} with the signed gap is, "
+                    f"{ranks}."
                 )
         if kinds and len(gains) > 1:
             first, second = list(gains)[:2]
             best = int((np.min(list(gains.values()), axis=0) > 0).sum())
             sentences.append(
-                f"{where}: the rank correlation of the gains over {first} and over {second} is "
+                f"{where} rank correlation of the gains over {first} and over {second} is "
                 f"{rank_text(gains[first], gains[second])}; {ours} is below all of "
                 f"{', '.join(gains)} for {best} of {len(kinds)} corruptions."
             )
-    return Table(
-        "heterogeneity",
-        f"Where {ours} gains",
-        (
-            *("samples", "models", "corruption", f"{raw} {heading_of(metric)}", ours),
-            *(f"gain over {label}" for label in rivals),
-            *map(gap_heading, sided),
-        ),
-        tuple(found),
-        f"{heading_of(metric)}, means over severities and seeds, in order of the uncalibrated "
-        "model's error; gains in points. Rank correlations (Spearman) with "
-        f"{100 * LEVEL:g} % intervals."
-        + (" A gap is mean confidence minus accuracy, in points." if sided else ""),
-        tuple(sentences),
-    )
-
-
-def gap_labels(study: Study, frame: Frame) -> list[str]:
-    """Return whose signed gaps are shown: without calibration and of the baseline, if measured."""
-    measured = frame.where(metric=SIGNED).unique("label")
-    return [label for label in (study.settings["raw"], study.baseline) if label in measured]
+    more = " A gap is mean confidence minus accuracy, in points." if sided else ""
+    heads = *(f"gain over {label}" for label in rivals), *map(gap_heading, sided)
+    return table_of("heterogeneity", study, found, *heads, said=sentences, gaps=more)
 
 
 def gap_heading(label: str) -> str:
@@ -436,21 +346,12 @@ def gap_heading(label: str) -> str:
 
 def _by_corruption(frame: Frame, metric: str, label: str) -> dict[str, float]:
     """Return a label's mean over severities, draws and seeds of each corruption."""
-    found = {
-        kind: number_of(rows.values(metric, label), "").value
-        for (kind,), rows in frame.groups("set")
-    }
-    return {kind: value for kind, value in found.items() if not math.isnan(value)}
+    groups = frame.groups("set")
+    return {kind: number_of(rows.values(metric, label), "").value for (kind,), rows in groups}
 
 
 def rank_text(a: FloatArray, b: FloatArray) -> str:
-    """Return Spearman's rank correlation in words, where it exists.
-
-    Examples
-    --------
-    >>> rank_text(np.array([3.0, 2.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.0, 2.5]))
-    '-0.80 [-1.00, +0.82]'
-    """
+    """Return Spearman's rank correlation in words, where it exists."""
     return rank_words(*rank_interval(a, b))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,17 @@ class Number:
         if self.of is not None:
             return f"{self.value:.0f} of {self.of:,}"
         if self.low is not None and self.high is not None:
-            value, low, high = (
-                written(number, self.digits, signed=self.signed)
-                for number in (self.value, self.low, self.high)
-            )
+            numbers = (self.value, self.low, self.high)
+            value, low, high = (written(n, self.digits, signed=self.signed) for n in numbers)
             return f"{value} [{low}, {high}]"
         shown = written(self.value, self.digits)
         return shown if self.spread is None else f"{shown} ±{written(self.spread, self.digits)}"
+
+    def document(self) -> dict[str, Any]:
+        """Return what is known of the number as plain data."""
+        names = ("value", "spread", "low", "high", "of", "below")
+        known = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**plain(known), "best": self.best}
 
 
 #: A row of a table: words, then numbers.
@@ -107,18 +111,13 @@ class Table:
     def latex(self) -> str:
         """Return the table in LaTeX, for booktabs."""
         words = sum(isinstance(cell, str) for cell in self.rows[0]) if self.rows else 1
-        columns = "l" * words + "r" * (len(self.header) - words)
-        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
         return "\n".join(
             [
                 r"\begin{table}[t]",
                 r"\centering",
-                rf"\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                " & ".join(map(latex, self.header)) + r" \\",
-                r"\midrule",
-                *body,
-                r"\bottomrule",
+                rf"\begin{{tabular}}{{{'l' * words + 'r' * (len(self.header) - words)}}}",
+                *(r"\toprule", head, r"\midrule", *rows, r"\bottomrule"),
                 r"\end{tabular}",
                 rf"\caption{{{latex(' '.join([self.title + '.', self.note]).strip())}}}",
                 rf"\label{{tab:{self.name}}}",
@@ -128,14 +127,10 @@ class Table:
 
     def document(self) -> dict[str, Any]:
         """Return the table as plain data."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "note": self.note,
-            "header": list(self.header),
-            "rows": [[_plain(cell) for cell in row] for row in self.rows],
-            "sentences": list(self.sentences),
-        }
+        rows = [[c if isinstance(c, str) else c.document() for c in row] for row in self.rows]
+        about = {"name": self.name, "title": self.title, "note": self.note}
+        lists = {"header": list(self.header), "rows": rows, "sentences": list(self.sentences)}
+        return {**about, **lists}
 
 
 def _markdown(cell: str | Number) -> str:
@@ -150,15 +145,6 @@ def _latex(cell: str | Number) -> str:
     # A hyphen is no minus: the dash of a missing number is put in after it.
     text = cell.text().replace("-", "$-$").replace("±", r"$\pm$").replace("–", "--")
     return rf"\textbf{{{text}}}" if cell.best else text
-
-
-def _plain(cell: str | Number) -> Any:
-    if isinstance(cell, str):
-        return cell
-    names = ("value", "spread", "low", "high", "of", "below")
-    numbers = {name: getattr(cell, name) for name in names}
-    known = {key: value for key, value in numbers.items() if value is not None}
-    return {**plain(known), "best": cell.best}
 
 
 def write_tables(folder: Path, study: Study, tables: Sequence[Table]) -> None:
@@ -196,6 +182,11 @@ def heading_of(metric: str, *, difference: bool = False) -> str:
     return unit_of(metric).heading(title_of(metric), difference=difference)
 
 
+def changes(metrics: Iterable[str]) -> list[str]:
+    """Return the headings of differences in metrics."""
+    return [heading_of(metric, difference=True) for metric in metrics]
+
+
 def title_of(metric: str) -> str:
     """Return what people call a metric; a number that only a probe gives keeps its own name.
 
@@ -212,13 +203,7 @@ def title_of(metric: str) -> str:
 
 
 def better_of(metric: str) -> Better:
-    """Return which values of a metric are good; "zero" where neither low nor high ones are.
-
-    Examples
-    --------
-    >>> better_of("accuracy"), better_of("risk_at80"), better_of("gap_at80")
-    ('higher', 'lower', 'zero')
-    """
+    """Return which values of a metric are good; "zero" where neither low nor high ones are."""
     if metric in METRICS:
         return METRICS[metric].better
     return "zero" if metric.startswith(("gap", "coverage", "parameters", "share")) else "lower"
