@@ -27,8 +27,7 @@ from torch.nn import functional
 from smallcal.errors import FileError, InputError
 from smallcal_lab.vision import open_images, open_model
 from smallcal_lab.vision.loading import loader_of, loading
-from smallcal_lab.vision.models.model import InputSpec
-from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.models.model import InputSpec, Preprocess
 from smallcal_lab.vision.training.batches import (
     MIX,
     Batches,

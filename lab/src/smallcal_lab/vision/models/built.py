@@ -1,28 +1,34 @@
-"""From a torch module to a :class:`VisionModel`: its columns, its features, its weights."""
+"""From a torch module to a :class:`VisionModel`: its columns, features, weights, and its head.
+
+``head.temperature`` among the options of any model puts a temperature head on it, a network from
+its features to T(x), trained along with it; ``head.width`` says how wide it is, and
+``head.features = "temperature"`` lets T(x) stand for the features.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from smallcal.calibrators.signals.heads import FLOOR
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
-from smallcal.errors import InputError, needing
-from smallcal_lab.vision.models.model import InputSpec, VisionModel
-from smallcal_lab.vision.models.preprocess import Preprocess
-from smallcal_lab.vision.models.source import Order, changed
-from smallcal_lab.vision.models.weights import (
-    bare_name,
-    compare,
-    fingerprint,
-    load_into,
-    read_weights,
-)
+from smallcal.errors import InputError, choose, needing
+from smallcal_lab.vision.models.model import InputSpec, Preprocess, VisionModel, changed
+from smallcal_lab.vision.models.source import Order
+from smallcal_lab.vision.models.weights import fingerprint, load_into, outputs_in, read_weights
 
 with needing("torch", "vision", "opening a model", of="smallcal-lab"):
     import torch
     from torch import Tensor, nn
+    from torch.nn import functional
+
+#: What options begin with that are about the head, and what its words may be.
+HEAD = "head."
+_WORDS = {"temperature": ("unrestricted", "stop-grad"), "features": ("layer", "temperature")}
 
 
 class Logits(nn.Module):
@@ -57,80 +63,52 @@ class Built:
 Builder = Callable[[Order], Built]
 
 
-def with_features(
-    run: Callable[[Tensor], Any], head: nn.Module, batch: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Return logits of a batch, and what a layer saw of it as n x d."""
-    seen: list[Tensor] = []
-    # The hook is there for this call only: a copy, a pickle or DDP must not find it.
-    hook = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
-        logits = logits_of(run(batch))
-    finally:
-        hook.remove()
-    if not seen or seen[-1].ndim < 2 or len(seen[-1]) != len(logits):
-        return logits, None
-    found = seen[-1]
-    if isinstance(head, nn.Conv2d):
-        return logits, found.flatten(2).mean(2)
-    return logits, found if found.ndim == 2 else found.flatten(1, -2).mean(1)
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """Logits of a batch, and what the last layer saw."""
-
-    module: nn.Module
-    head: nn.Module | None
-
-    def __call__(self, batch: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Run the model as one that is not trained now."""
-        with evaluating(self.module):
-            if self.head is None:
-                return logits_of(self.module(batch)), None
-            return with_features(self.module, self.head, batch)
-
-
 def finish(build: Builder, order: Order) -> VisionModel:
     """Build a network, load the checkpoint that was named, and look at what comes out."""
+    own = {name: one for name, one in order.options.items() if not name.startswith(HEAD)}
+    head = {name[len(HEAD) :]: one for name, one in order.options.items() if name not in own}
+    order = replace(order, options=own)
+    if head:
+        _require_options(head, order.source)
+        build = partial(_headed, build, head)
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
         order = replace(order, pretrained=False)  # nothing to download
-    built, classes = looked_at(order, build)
-    left = False
+    built, classes = _looked_at(build, order)
+    untrained, about = built.untrained, weights.about if weights else {}
     if weights:
-        name, head = head_of(built.module, classes)
-        rows = weights.rows(bare_name(built.module, name)) if head is not None else None
-        if order.classes is None and rows not in (None, classes):  # as many as the file has
-            built, classes = looked_at(replace(order, classes=rows), build)
-        if built.translate and compare(built.module, weights, new=order.classes).wrong:
-            weights = replace(weights, state=built.translate(weights.state))
-        left = load_into(built.module, weights, order.source, new=order.classes)
+        name, last = _last_layer(built.module, classes)
+        there = outputs_in(weights, built.module, name) if last is not None else None
+        if order.classes is None and there not in (None, classes):  # as many as the file has
+            built, classes = _looked_at(build, replace(order, classes=there))
+        untrained = load_into(
+            *(built.module, weights, order.source), new=order.classes, translate=built.translate
+        )
     if order.classes not in (None, classes):
         raise InputError(
             f"{order.source} gives {classes:,} columns, not {order.classes:,}, and has no "
             "num_classes to change that"
         )
-    preprocess = built.preprocess
-    if preprocess is None or order.input:
-        preprocess = Preprocess(built.input)
-    names = (weights.class_names if weights else ()) or built.class_names
+    names, seed = about.get("class_names"), about.get("seed")
+    if not isinstance(names, list | tuple):
+        names = built.class_names
+    run = _temperatures if head.get("features") == "temperature" else _features
     return VisionModel(
         source=order.source,
         name=order.name,
         classes=classes,
-        preprocess=preprocess,
-        outputs=Outputs(built.module, head_of(built.module, classes)[1]),
+        preprocess=(not order.input and built.preprocess) or Preprocess(built.input),
+        outputs=partial(run, built.module, _last_layer(built.module, classes)[1]),
         fingerprint=fingerprint(built.module),
         input=built.input,
         module=built.module,
-        class_names=names if len(names) == classes else (),
-        seed=weights.seed if weights and not left else None,
-        untrained=left if weights else built.untrained,
+        class_names=tuple(map(str, names)) if len(names) == classes else (),
+        seed=seed if type(seed) is int and not untrained else None,
+        untrained=untrained,
     )
 
 
-def looked_at(order: Order, build: Builder) -> tuple[Built, int]:
+def _looked_at(build: Builder, order: Order) -> tuple[Built, int]:
     """Build; show it two grey images; return it with its number of columns."""
     built = build(order)
     built = replace(built, input=changed(built.input, order.input))
@@ -157,7 +135,7 @@ def looked_at(order: Order, build: Builder) -> tuple[Built, int]:
     return built, shape[1]
 
 
-def head_of(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+def _last_layer(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer that give the logits: what timm says, else the last of its size."""
     asked: Any = getattr(module, "get_classifier", None)
     own = asked() if callable(asked) else None
@@ -165,10 +143,10 @@ def head_of(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     for name, layer in module.named_modules():
         if layer is own and isinstance(layer, nn.Linear | nn.Conv2d):
             return name, layer
-    return last_layer(module, classes)
+    return last_of_size(module, classes)
 
 
-def last_layer(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
+def last_of_size(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
     """Return name and layer of the last one with so many outputs, or none."""
     found: tuple[str, nn.Module | None] = ("", None)
     for name, layer in module.named_modules():
@@ -178,3 +156,121 @@ def last_layer(module: nn.Module, classes: int) -> tuple[str, nn.Module | None]:
         if rows == classes:
             found = (name, layer)
     return found
+
+
+def _features(
+    module: nn.Module, last: nn.Module | None, batch: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return logits and what the last layer saw, of a model that is not trained now."""
+    with evaluating(module):
+        return _seen(module, last, batch)
+
+
+def _seen(run: nn.Module, last: nn.Module | None, batch: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return logits of a batch, and what a layer saw of it as n x d."""
+    if last is None:
+        return logits_of(run(batch)), None
+    seen: list[Tensor] = []
+    # The hook is there for this call only: a copy, a pickle or DDP must not find it.
+    hook = last.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        logits = logits_of(run(batch))
+    finally:
+        hook.remove()
+    if not seen or seen[-1].ndim < 2 or len(seen[-1]) != len(logits):
+        return logits, None
+    found = seen[-1]
+    if isinstance(last, nn.Conv2d):
+        return logits, found.flatten(2).mean(2)
+    return logits, found if found.ndim == 2 else found.flatten(1, -2).mean(1)
+
+
+# --- temperature heads ----------------------------------------------------------------------------
+
+
+class TemperatureHead(nn.Module):
+    """A classifier whose logits are divided by a temperature that is read from its features.
+
+    T(x) = max(0.001, softplus(network(features))), as in the method ``utemphead``: one hidden layer
+    with GELU, ``width`` wide. ``last`` is the layer of ``backbone`` whose input the features are;
+    ``stop`` ends the head's gradient there.
+
+    Examples
+    --------
+    >>> body = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 3))
+    >>> head = TemperatureHead(body, body[3], width=8, stop=True)
+    >>> images = torch.rand(4, 3, 2, 2)
+    >>> head(images).shape, head.temperature(images).shape
+    (torch.Size([4, 3]), torch.Size([4]))
+    """
+
+    def __init__(self, backbone: nn.Module, last: nn.Module, *, width: int, stop: bool) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.stop = stop
+        self._last = [last]  # in a list, or its weights would be there twice
+        inputs: Any = last.in_channels if isinstance(last, nn.Conv2d) else last.in_features
+        final = nn.Linear(width, 1)
+        self.head = nn.Sequential(nn.Linear(inputs, width), nn.GELU(), final)
+        nn.init.constant_(final.bias, math.log(math.e - 1))  # T near 1: it begins almost as it is
+
+    def get_classifier(self) -> nn.Module:
+        """Return the last layer, as models of timm do."""
+        return self._last[0]
+
+    def no_weight_decay(self) -> set[str]:
+        """Return the names of weights that the backbone wants not to be decayed."""
+        asked: Any = getattr(self.backbone, "no_weight_decay", set)
+        return {f"backbone.{name}" for name in asked()}
+
+    def parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits before the division, and temperatures."""
+        logits, features = _seen(self.backbone, self._last[0], images)
+        assert features is not None  # it was looked at when the head was put on
+        found = self.head(features.detach() if self.stop else features)
+        return logits, functional.softplus(found.squeeze(1)).clamp(min=FLOOR)
+
+    def temperature(self, images: Tensor) -> Tensor:
+        """Return T(x) of each image."""
+        return self.parts(images)[1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return z / T(x)."""
+        logits, temperature = self.parts(images)
+        return logits / temperature.unsqueeze(1)
+
+
+def _headed(build: Builder, head: Mapping[str, Any], order: Order) -> Built:
+    """Build a network with a temperature head."""
+    built, classes = _looked_at(build, order)
+    last = _last_layer(built.module, classes)[1]
+    if last is None:
+        raise InputError(
+            f"{order.source}: its last layer is not known, so it cannot have a temperature head"
+        )
+    stop = head["temperature"] == "stop-grad"
+    module = TemperatureHead(built.module, last, width=head.get("width", 128), stop=stop)
+    return replace(built, module=module, translate=None)  # names are others now
+
+
+def _temperatures(module: TemperatureHead, _: object, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits, and T(x) in the place of features: n x 1."""
+    with evaluating(module):
+        logits, temperature = module.parts(batch)
+    found = temperature.unsqueeze(1)
+    return logits / found, found
+
+
+def _require_options(head: Mapping[str, Any], source: str) -> None:
+    """Raise unless a head may have these options."""
+    known = [*_WORDS, "width"]
+    for name, value in head.items():
+        if name not in known:
+            raise InputError(f"{source}: a head has no option {name!r}; {choose(name, known)}")
+        if name in _WORDS and value not in _WORDS[name]:
+            what = choose(str(value), _WORDS[name])
+            raise InputError(f"{source}: {HEAD}{name} cannot be {value!r}; {what}")
+        if name == "width" and (type(value) is not int or value < 1):
+            raise InputError(f"{source}: {HEAD}width must be a number, 1 or more; got {value!r}")
+    if "temperature" not in head:
+        raise InputError(f"{source} has no temperature head; train one with {HEAD}temperature")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallcal.data.shown import one_line
-from smallcal.errors import FileError, InputError, choose, missing_file, needing
+from smallcal.errors import FileError, InputError, choose, needing
 from smallcal.io.paths import file_sha256
-from smallcal_lab.vision.models.model import InputSpec, VisionModel
-from smallcal_lab.vision.models.preprocess import Preprocess, processor_input
-from smallcal_lab.vision.models.source import Order, changed, spec_of
+from smallcal_lab.vision.models.model import (
+    InputSpec,
+    Preprocess,
+    VisionModel,
+    changed,
+    processor_input,
+    spec_of,
+)
+from smallcal_lab.vision.models.source import Order
+from smallcal_lab.vision.models.weights import existing
 
 #: Where a file says what its network sees: JSON with the fields of InputSpec.
 INPUT_KEY = "smallcal.input"
@@ -25,26 +31,29 @@ _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(do
 
 
 class Session:
-    """A network and how it is called; ``options`` may name its ``logits`` and ``features``."""
+    """A network and how it is called; options may name its ``logits`` and ``features``."""
 
-    def __init__(self, file: Path, options: Mapping[str, Any]) -> None:
-        self.file = file
+    def __init__(self, order: Order, file: Path) -> None:
+        self.source, self.file = order.source, file
         self.names = {"logits": "", "features": ""}
-        for name, value in options.items():
+        for name, value in order.options.items():
             if name not in self.names:
-                raise InputError(f"onnx:{file} has no option {name!r}; {choose(name, self.names)}")
+                what = choose(name, self.names)
+                raise InputError(f"{self.source} has no option {name!r}; {what}")
             self.names[name] = str(value)
         self.to("cpu")
-        takes = self.session.get_inputs()
-        if len(takes) != 1 or len(takes[0].shape) != 4 or takes[0].type not in _TYPES:
-            shown = ", ".join(f"{one.name} {one.type} {one.shape}" for one in takes)
-            raise InputError(f"onnx:{file} must take one batch of images as floats; takes {shown}")
-        self.input, self.dtype = takes[0].name, _TYPES[takes[0].type]
-        self.batch, *rest = takes[0].shape
-        self.channels_last = rest[2] == 3 and rest[0] != 3
-        if isinstance(rest[0], int) and rest[0] != 3 and not self.channels_last:
-            raise InputError(f"onnx:{file} must take images of 3 colours; takes {takes[0].shape}")
-        sides = rest[:2] if self.channels_last else rest[1:]
+        (takes, *more) = self.session.get_inputs()
+        shape = takes.shape
+        if more or len(shape) != 4 or takes.type not in _TYPES:
+            raise InputError(
+                f"{self.source} must take one batch of images as floats; it takes {takes.name} "
+                f"{takes.type} {shape}"
+            )
+        self.input, self.dtype, self.batch = takes.name, _TYPES[takes.type], shape[0]
+        self.channels_last = shape[3] == 3 and shape[1] != 3
+        if isinstance(shape[1], int) and shape[1] != 3 and not self.channels_last:
+            raise InputError(f"{self.source} must take images of 3 colours; it takes {shape}")
+        sides = shape[1:3] if self.channels_last else shape[2:]
         self.size = (sides[0], sides[1]) if all(isinstance(s, int) for s in sides) else None
 
     def to(self, device: str) -> None:
@@ -92,28 +101,26 @@ class Session:
             said = self.run(noise)
         except Exception as error:  # its errors have no common parent but this
             raise InputError(
-                f"onnx:{self.file} cannot take images of {spec.size[0]} x {spec.size[1]}: "
+                f"{self.source} cannot take images of {spec.size[0]} x {spec.size[1]}: "
                 f"{one_line(error)[:200]}"
             ) from error
         flat = [name for name, one in said.items() if one.ndim == 2 and len(one) == 2]
         if not self.names["features"] and "features" in flat and len(flat) > 1:
             self.names["features"] = "features"
-        if not self.names["logits"]:
-            rest = [name for name in flat if name != self.names["features"]]
-            self.names["logits"] = (
-                "logits" if "logits" in rest else rest[0] if len(rest) == 1 else ""
-            )
+        rest = [name for name in flat if name != self.names["features"]]
+        only = rest[0] if len(rest) == 1 else ""
+        self.names["logits"] = self.names["logits"] or ("logits" if "logits" in rest else only)
         for what, name in self.names.items():
             if (name or what == "logits") and name not in flat:
                 shown = ", ".join(f"{one} {said[one].shape}" for one in said)
                 raise InputError(
-                    f"onnx:{self.file}: it is not clear which output is {what}: for two images it "
+                    f"{self.source}: it is not clear which output is {what}: for two images it "
                     f"gives {shown}; write ?{what}=NAME, of one with two dimensions"
                 )
         logits = said[self.names["logits"]]
         if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-4):
             raise InputError(
-                f"onnx:{self.file}: {self.names['logits']} are probabilities, not logits; export "
+                f"{self.source}: {self.names['logits']} are probabilities, not logits; export "
                 "the network without its softmax"
             )
         return int(logits.shape[1])
@@ -123,12 +130,9 @@ def open_onnx(order: Order) -> VisionModel:
     """Open a file of ONNX with its preprocessing."""
     if order.checkpoint is not None:
         raise InputError(f"{order.source} has its weights inside; it takes no checkpoint")
-    file = Path(order.place).expanduser()
-    if not file.is_file():
-        what = "a folder" if file.is_dir() else f"not there{missing_file(file)}"
-        raise FileError(f"{order.source}: the file is {what}")
-    session = Session(file, order.options)
-    spec = _input(order, file, session)
+    file = existing(order.place, "the network")
+    session = Session(order, file)
+    spec = _input(order, session)
     classes = session.look(spec)
     if order.classes not in (None, classes):
         raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
@@ -147,16 +151,16 @@ def open_onnx(order: Order) -> VisionModel:
     )
 
 
-def _input(order: Order, file: Path, session: Session) -> InputSpec:
+def _input(order: Order, session: Session) -> InputSpec:
     """Return what the network sees: as the file says, or one beside it, or the options."""
     said = session.session.get_modelmeta().custom_metadata_map.get(INPUT_KEY)
-    beside = file.with_name("preprocessor_config.json")
+    beside = session.file.with_name("preprocessor_config.json")
     if said is not None:
         where = f"{order.source}, {INPUT_KEY}"
         spec = spec_of(_json(said, where), where)
     elif beside.is_file():
         spec = processor_input(_json(beside.read_bytes(), str(beside)), order.source)
-    elif "mean" in order.input and "std" in order.input and (session.size or "size" in order.input):
+    elif {"mean", "std"} <= order.input.keys() and (session.size or "size" in order.input):
         spec = InputSpec(session.size or (1, 1))
     else:
         raise InputError(
@@ -170,11 +174,8 @@ def _input(order: Order, file: Path, session: Session) -> InputSpec:
     return spec
 
 
-def _json(text: str | bytes, where: str) -> Mapping[str, Any]:
+def _json(text: str | bytes, where: str) -> Any:
     try:
-        found = json.loads(text)
+        return json.loads(text)
     except ValueError as error:
         raise FileError(f"{where} is not JSON: {one_line(error)}") from None
-    if not isinstance(found, dict):
-        raise FileError(f"{where} must be a JSON object")
-    return found

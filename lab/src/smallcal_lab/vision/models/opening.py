@@ -11,60 +11,12 @@ from typing import Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose
+from smallcal_lab.vision.models import libraries
+from smallcal_lab.vision.models.built import finish
 from smallcal_lab.vision.models.from_onnx import open_onnx
-from smallcal_lab.vision.models.libraries import (
-    build_factory,
-    build_hf,
-    build_timm,
-    build_torchvision,
-)
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.source import CODE, INPUT, Order, checkpoint_of, split_source
-from smallcal_lab.vision.models.temperature_head import open_headed
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
-
-
-def _open_checkpoint(order: Order) -> VisionModel:
-    """Open what ``smallcal train`` wrote: the file names its own network."""
-    if order.checkpoint is not None:
-        raise InputError(f"{order.source} is already a checkpoint; name only one file")
-    file = Path(order.place).expanduser()
-    about = read_weights(file).about
-    source, options = about.get("source"), about.get("options")
-    if about.get("format") != FORMAT or not isinstance(source, str):
-        raise FileError(
-            f"{file} does not say its network, as files of smallcal train do: "
-            "name the network, with this file as its checkpoint"
-        )
-    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        raise FileError(f"{file} is damaged: its options must have names")
-    own = {f"{INPUT}{name}": value for name, value in order.input.items()} | order.options
-    code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
-    try:
-        kind, inner = _order(source, {**options, **own})
-        classes = order.classes or _classes(about.get("classes"))
-    except InputError as error:
-        raise FileError(f"{file}: {error}") from None
-    if kind == CODE and code != inner.place:
-        raise FileError(
-            f"{file} needs the code of {one_line(source)}, and code that only a file names is "
-            f"never imported; if you trust it, write {one_line(checkpoint_of(file, source))}"
-        )
-    model = KINDS[kind](replace(inner, classes=classes, checkpoint=file))
-    if model.untrained and order.classes is None:
-        raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
-    return replace(model, source=order.source)
-
-
-#: What can be opened.
-KINDS: dict[str, Callable[[Order], VisionModel]] = {
-    "timm": partial(open_headed, build_timm),
-    "hf": partial(open_headed, build_hf),
-    "torchvision": partial(open_headed, build_torchvision),
-    "onnx": open_onnx,
-    "torch": partial(open_headed, build_factory),
-    "checkpoint": _open_checkpoint,
-}
 
 
 def open_model(
@@ -123,14 +75,6 @@ def open_model(
     >>> model = open_model("timm:resnet10t", classes=7, pretrained=False)
     >>> model, model.name, model.input.size, model.untrained
     (<VisionModel timm:resnet10t: 7 classes>, 'resnet10t', (176, 176), True)
-    >>> import torch
-    >>> logits, features = model.outputs(torch.zeros(4, 3, 176, 176))
-    >>> tuple(logits.shape), tuple(features.shape)
-    ((4, 7), (4, 512))
-    >>> open_model("tim:resnet10t")
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
     """
     kind, order = _order(source, options or {})
     file = Path(checkpoint) if checkpoint is not None else None
@@ -146,9 +90,9 @@ def _order(source: str, options: Mapping[str, Any]) -> tuple[str, Order]:
         raise InputError(f"unknown kind of model {kind!r}; {choose(kind, KINDS)}")
     if not place and kind != CODE:
         raise InputError(f"the model's name is missing: write {kind}:NAME")
-    network, seen = {**written, **options}, {}
-    for name in [name for name in network if name.startswith(INPUT)]:
-        seen[name.removeprefix(INPUT)] = network.pop(name)
+    asked = {**written, **options}
+    seen = {name[len(INPUT) :]: one for name, one in asked.items() if name.startswith(INPUT)}
+    network = {name: one for name, one in asked.items() if not name.startswith(INPUT)}
     return kind, Order(str(source), place, network, seen)
 
 
@@ -158,3 +102,46 @@ def _classes(number: object) -> int | None:
     if isinstance(number, bool) or not isinstance(number, Integral) or number < 2:
         raise InputError(f"classes must be a number, 2 or more; got {number!r}")
     return int(number)
+
+
+def _open_checkpoint(order: Order) -> VisionModel:
+    """Open what ``smallcal train`` wrote: the file names its own network."""
+    if order.checkpoint is not None:
+        raise InputError(f"{order.source} is already a checkpoint; name only one file")
+    file = Path(order.place).expanduser()
+    about = read_weights(file).about
+    source, options = about.get("source"), about.get("options")
+    if about.get("format") != FORMAT or not isinstance(source, str):
+        raise FileError(
+            f"{file} does not say its network, as files of smallcal train do: "
+            "name the network, with this file as its checkpoint"
+        )
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+        raise FileError(f"{file} is damaged: its options must have names")
+    own = {f"{INPUT}{name}": value for name, value in order.input.items()} | order.options
+    code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
+    try:
+        kind, inner = _order(source, {**options, **own})
+        classes = order.classes or _classes(about.get("classes"))
+    except InputError as error:
+        raise FileError(f"{file}: {error}") from None
+    if kind == CODE and code != inner.place:
+        raise FileError(
+            f"{file} needs the code of {one_line(source)}, and code that only a file names is "
+            f"never imported; if you trust it, write {one_line(checkpoint_of(file, source))}"
+        )
+    model = KINDS[kind](replace(inner, classes=classes, checkpoint=file))
+    if model.untrained and order.classes is None:
+        raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
+    return replace(model, source=order.source)
+
+
+#: What can be opened.
+KINDS: dict[str, Callable[[Order], VisionModel]] = {
+    "timm": partial(finish, libraries.build_timm),
+    "hf": partial(finish, libraries.build_hf),
+    "torchvision": partial(finish, libraries.build_torchvision),
+    "onnx": open_onnx,
+    "torch": partial(finish, libraries.build_factory),
+    "checkpoint": _open_checkpoint,
+}

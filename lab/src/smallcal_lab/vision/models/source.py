@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import InputError, choose
-from smallcal_lab.vision.models.model import InputSpec
-from smallcal_lab.vision.models.preprocess import resampling
+from smallcal.errors import InputError
 
 #: What options begin with that are about the images and not about the network.
 INPUT = "input."
@@ -22,8 +18,8 @@ INPUT = "input."
 #: says which code that is: none is imported that only a file names.
 CODE = "torch"
 
-#: Pixels of a side; a slip of the keyboard must not fill the memory.
-_LARGEST = 8192
+#: How weights are given by hand, in Python and on the command line.
+BY_HAND = ("pass the weights as checkpoint=FILE", "give the weights by --checkpoint FILE")
 
 _WORDS = {"true": True, "false": False, "none": None}
 
@@ -33,7 +29,7 @@ class Order:
     """A model that was asked for.
 
     ``place`` stands between kind and options: a name, a file, a factory. ``options`` are keywords
-    of the network; ``input`` has fields of :class:`InputSpec` that shall be other than its own.
+    of the network; ``input`` has fields of an ``InputSpec`` that shall be other than its own.
     """
 
     source: str
@@ -96,60 +92,3 @@ def checkpoint_of(file: str | Path, source: str) -> str:
     kind, place, options = split_source(source)
     code = place if kind == CODE else options.get(CODE, "")
     return f"checkpoint:{file}" + (f"?{CODE}={code}" if code else "")
-
-
-def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
-    """Return an input with other fields; one number stands for all sides or colours.
-
-    Examples
-    --------
-    >>> changed(InputSpec((224, 224)), {"size": 32, "mean": 0.5}).mean
-    (0.5, 0.5, 0.5)
-    """
-    known = [one.name for one in fields(InputSpec)]
-    values: dict[str, Any] = {}
-    for name, value in changes.items():
-        if name not in known:
-            raise InputError(f"the input of a model has no {name!r}; {choose(name, known)}")
-        if name == "interpolation":
-            values[name] = resampling(value).name.lower()
-            continue
-        row = _row(name, value)
-        if row is None:
-            raise InputError(f"the input's {name} cannot be {value!r}")
-        values[name] = row[0] if name in ("crop", "squash") else row
-    return replace(spec, **values)
-
-
-def _row(name: str, value: Any) -> tuple[Any, ...] | None:
-    """Return the numbers of a field, or None if it cannot have these."""
-    if name == "squash":
-        return (value,) if isinstance(value, bool) else None
-    row = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(type(one) in (int, float) and math.isfinite(one) for one in row):
-        return None
-    length = {"crop": 1, "size": 2}.get(name, 3)
-    row = row * length if len(row) == 1 else row
-    fits = {
-        "size": all(1 <= one <= _LARGEST and one % 1 == 0 for one in row),
-        "crop": min(row, default=0) > 0 and max(row) <= 1,
-        "std": min(row, default=0) > 0,
-    }
-    if len(row) != length or not fits.get(name, True):
-        return None
-    return tuple(int(one) if name == "size" else float(one) for one in row)
-
-
-def spec_of(content: object, source: str) -> InputSpec:
-    """Return the input that a mapping describes."""
-    if isinstance(content, InputSpec):
-        return content
-    if not isinstance(content, Mapping) or "size" not in content:
-        raise InputError(
-            f"{source}: the model's input must be an InputSpec or a dict with its size; "
-            f"got {content!r:.100}"
-        )
-    try:
-        return changed(InputSpec((1, 1)), content)
-    except InputError as error:
-        raise error.about(source) from None

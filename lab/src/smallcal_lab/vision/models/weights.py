@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import pickle
+import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, file_errors, missing_file, needing
 from smallcal.io.memory import refuse_bomb
 from smallcal.io.readers import refuse_zip_bomb
 
-if TYPE_CHECKING:
+with needing("torch", "vision", "opening a model", of="smallcal-lab"):
+    import torch
     from torch import Tensor, nn
 
 #: The checkpoints of ``smallcal train``.
@@ -28,7 +31,7 @@ FORMAT = "smallcal-checkpoint-1"
 _KEYS = ("model", "state_dict", "model_state_dict")
 
 #: What several processes, a wrapper or a compiler put before every name.
-_PREFIXES = ("module.", "model.", "_orig_mod.")
+_PREFIXES = re.compile(r"((module|model|_orig_mod)\.)*")
 
 _SUFFIXES = (".pt", ".pth", ".bin", ".safetensors")
 
@@ -41,36 +44,23 @@ class Weights:
     state: dict[str, Tensor]
     about: dict[str, Any]
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The classes, where the file says."""
-        names = self.about.get("class_names")
-        return tuple(map(str, names)) if isinstance(names, list | tuple) else ()
 
-    @property
-    def seed(self) -> int | None:
-        """The seed of the training, where the file says."""
-        seed = self.about.get("seed")
-        return seed if type(seed) is int else None
-
-    def rows(self, layer: str) -> int | None:
-        """Return how many outputs a layer has here; None if it is not here."""
-        weight = self.state.get(f"{layer}.weight")
-        return None if weight is None or weight.ndim < 2 else int(weight.shape[0])
+def existing(path: str | Path, what: str) -> Path:
+    """Return a file that is there."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        why = "a folder" if file.is_dir() else f"not there{missing_file(file)}"
+        raise FileError(f"{what} {file} is {why}")
+    return file
 
 
 def read_weights(path: str | Path) -> Weights:
     """Read a checkpoint: .pt, .pth, .bin or .safetensors."""
-    file = Path(path).expanduser()
-    if not file.is_file():
-        what = "a folder" if file.is_dir() else f"not there{missing_file(file)}"
-        raise FileError(f"the checkpoint {file} is {what}")
+    file = existing(path, "the checkpoint")
     if file.suffix not in _SUFFIXES:
         raise FileError(f"{file}: a checkpoint must end in one of {', '.join(_SUFFIXES)}")
     with file_errors(f"cannot read {file}"):
         content = _safetensors(file) if file.suffix == ".safetensors" else _torch(file)
-    import torch
-
     key = next((key for key in _KEYS if isinstance(content.get(key), Mapping)), None)
     state = content if key is None else content[key]
     if not state or not all(isinstance(one, torch.Tensor) for one in state.values()):
@@ -96,8 +86,6 @@ def _safetensors(file: Path) -> Mapping[Any, Any]:
 
 
 def _torch(file: Path) -> Mapping[Any, Any]:
-    with needing("torch", "torch", f"reading {file.suffix} files"):
-        import torch
     # timm's script for training keeps its arguments so; nothing of it runs. From torch 2.5 on.
     allow = getattr(torch.serialization, "safe_globals", lambda _: nullcontext())
     with warnings.catch_warnings(), allow([argparse.Namespace]):
@@ -110,10 +98,8 @@ def _torch(file: Path) -> Mapping[Any, Any]:
         except (OSError, FileError):
             raise
         except Exception as error:  # a file that is cut off makes torch raise whatever it likes
-            said = str(error)
-            if isinstance(error, pickle.UnpicklingError) and (
-                "Unsupported" in said or "GLOBAL" in said
-            ):
+            code = isinstance(error, pickle.UnpicklingError)
+            if code and any(word in str(error) for word in ("Unsupported", "GLOBAL")):
                 raise FileError(
                     f"{file} holds more than tensors, and reading that could run code, which is "
                     "never done; write it with torch.save(model.state_dict(), FILE)"
@@ -125,45 +111,51 @@ def _torch(file: Path) -> Mapping[Any, Any]:
 
 def _prefix(names: Iterable[str]) -> str:
     """Return the prefixes that all of the names have."""
-    left, cut = list(names), ""
-    while left and (found := next((p for p in _PREFIXES if _all_start(left, p)), "")):
-        left = [name.removeprefix(found) for name in left]
-        cut += found
-    return cut
+    found = _PREFIXES.match(os.path.commonprefix(list(names)))  # noqa: RUF071 - letters are meant
+    return found[0] if found else ""
 
 
-def _all_start(names: list[str], prefix: str) -> bool:
-    return all(name.startswith(prefix) for name in names)
+def outputs_in(weights: Weights, module: nn.Module, layer: str) -> int | None:
+    """Return how many outputs a module's layer has in a file; None if it is not there."""
+    bare = layer.removeprefix(_prefix(module.state_dict()))
+    weight = weights.state.get(f"{bare}.weight")
+    return None if weight is None or weight.ndim < 2 else int(weight.shape[0])
 
 
-def bare_name(module: nn.Module, name: str) -> str:
-    """Return a layer's name without the prefixes that all names of a module have."""
-    return name.removeprefix(_prefix(module.state_dict()))
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How a file's tensors fit a module's: what is wrong, in words, and what fits by name.
-
-    ``new`` says whether layers are left as they are, for the file has other classes.
-    """
-
-    wrong: str
-    state: dict[str, Tensor]
-    new: bool
-
-
-def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> Fit:
-    """Compare names and shapes.
+def load_into(
+    module: nn.Module,
+    weights: Weights,
+    source: str,
+    *,
+    new: int | None = None,
+    translate: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+) -> bool:
+    """Load all weights, or say in one line how they differ; return whether layers stay new.
 
     Layers with ``new`` outputs may have another number of these in the file, as for other classes:
-    for training.
+    for training. What does not fit is tried again after ``translate``.
     """
     own = module.state_dict()
+    wrong, fits = _compared(own, weights.state, new)
+    if wrong and translate:
+        wrong, fits = _compared(own, translate(weights.state), new)
+    if wrong:
+        raise FileError(
+            f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
+            f"tensors: {wrong}"
+        )
+    module.load_state_dict({**own, **fits})
+    return len(fits) < len(own)
+
+
+def _compared(
+    own: Mapping[str, Tensor], state: Mapping[str, Tensor], new: int | None
+) -> tuple[str, dict[str, Tensor]]:
+    """Return what is wrong with a file's tensors, in words, and those that fit, by own names."""
     cut = _prefix(own)
     mine = {name.removeprefix(cut): tuple(value.shape) for name, value in own.items()}
-    given = {name: tuple(value.shape) for name, value in weights.state.items()}
-    differ = {name for name in mine if name in given and given[name] != mine[name]}
+    given = {name: tuple(value.shape) for name, value in state.items()}
+    differ = [name for name in mine if name in given and given[name] != mine[name]]
     left = {
         name
         for name in differ
@@ -173,7 +165,7 @@ def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> F
         "missing": [name for name in mine if name not in given],
         "unknown": [name for name in given if name not in mine],
         "of another shape": [
-            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in mine if name in differ - left
+            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in differ if name not in left
         ],
     }
     counts = [
@@ -181,26 +173,11 @@ def compare(module: nn.Module, weights: Weights, *, new: int | None = None) -> F
         for what, found in wrong.items()
         if found
     ]
-    fits = {cut + name: value for name, value in weights.state.items() if name not in left}
-    return Fit(", ".join(counts), fits, bool(left))
-
-
-def load_into(module: nn.Module, weights: Weights, source: str, *, new: int | None = None) -> bool:
-    """Load all weights, or say in one line how they differ; return whether layers stay new."""
-    own, fit = module.state_dict(), compare(module, weights, new=new)
-    if fit.wrong:
-        raise FileError(
-            f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
-            f"tensors: {fit.wrong}"
-        )
-    module.load_state_dict({**own, **fit.state})
-    return fit.new
+    return ", ".join(counts), {cut + name: state[name] for name in state if name not in left}
 
 
 def fingerprint(module: nn.Module) -> str:
     """Return the SHA-256 of the weights: names, types, shapes and bytes, by name."""
-    import torch
-
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
         if isinstance(value, torch.Tensor):  # a layer may keep more beside its weights
