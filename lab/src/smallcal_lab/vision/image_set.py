@@ -1,39 +1,31 @@
-"""A set of labelled images, read one at a time."""
+"""A set of labelled images, read one at a time, in whatever mode, to RGB with eight bits."""
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
-from smallcal.errors import InputError
-from smallcal_lab.vision.pixels import read_image
+from smallcal.data.shown import one_line
+from smallcal.errors import FileError, InputError
 
+#: How names of image files end, in small letters.
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
-class Pixels(Protocol):
-    """Where the images of a set come from; small, so that it can be sent to other processes."""
-
-    def read(self, row: int, name: str) -> Image.Image:
-        """Return one image in RGB, by its row in the whole set and its id."""
-        ...
+#: What a file may hold, whatever its name: Pillow also knows formats that start other programs.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Images in files.
-
-    Attributes
-    ----------
-    root : Path
-    pattern : str
-        How a path below it is made of the class and the name in an id, ``class/name``.
-    """
+    """Images in files below ``root``, by a pattern of the class and the name in ``class/name``."""
 
     root: Path
     pattern: str = "{owner}/{name}"
@@ -71,26 +63,23 @@ class ImageSet:
     columns : tuple of int, or None
         The columns of a model of 1,000 ImageNet classes that ``classes`` are, in order; None where
         the model has just these classes.
-    pixels : Pixels
-        Where images come from.
+    pixels : object
+        Where images come from: its ``read(row, id)`` returns one in RGB. It is small, so that it
+        can be sent to other processes.
     rows : ndarray of int64, shape (n,)
         The images' rows in ``pixels``.
 
     Examples
     --------
     >>> import tempfile
+    >>> from smallcal_lab.vision import open_images
     >>> root = Path(tempfile.mkdtemp())
     >>> for name in ("cat", "dog"):
     ...     (root / name).mkdir()
     ...     Image.new("L", (8, 6), 90).save(root / name / "1.png")
-    >>> from smallcal_lab.vision import open_images
     >>> images = open_images(f"folder:{root}")
-    >>> images
-    <ImageSet tmp...: 2 images, 2 classes>
     >>> len(images), images.labels.tolist(), images.ids, images.image(1)
     (2, [0, 1], ('cat/1.png', 'dog/1.png'), <PIL.Image.Image image mode=RGB size=8x6 at ...>)
-    >>> images.take([1]).ids
-    ('dog/1.png',)
     """
 
     name: str
@@ -98,7 +87,7 @@ class ImageSet:
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     columns: tuple[int, ...] | None
-    pixels: Pixels
+    pixels: Any
     rows: IntArray
 
     @classmethod
@@ -109,24 +98,15 @@ class ImageSet:
         ids: Sequence[str],
         *,
         classes: Sequence[str],
-        pixels: Pixels,
+        pixels: Any,
         columns: Sequence[int] | None = None,
     ) -> ImageSet:
         """Return all images of a place."""
         numbers = _frozen(np.asarray(labels))
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(classes):
-            raise InputError(f"{name}: labels must be 0 .. {len(classes) - 1}")
-        if len(numbers) != len(ids):
-            raise InputError(f"{name}: {len(numbers):,} labels for {len(ids):,} images")
-        return cls(
-            name=name,
-            labels=numbers,
-            ids=tuple(ids),
-            classes=tuple(classes),
-            columns=None if columns is None else tuple(columns),
-            pixels=pixels,
-            rows=_frozen(np.arange(len(numbers))),
-        )
+        if len(numbers) != len(ids) or not set(numbers.tolist()) <= set(range(len(classes))):
+            raise InputError(f"{name}: each image must have a label from 0 to {len(classes) - 1}")
+        rows, only = _frozen(np.arange(len(ids))), None if columns is None else tuple(columns)
+        return cls(name, numbers, tuple(ids), tuple(classes), only, pixels, rows)
 
     def __repr__(self) -> str:
         return f"<ImageSet {self.name}: {len(self):,} images, {len(self.classes):,} classes>"
@@ -138,17 +118,17 @@ class ImageSet:
         """Return one image, in RGB."""
         if not 0 <= i < len(self):
             raise InputError(f"{self.name} has no image {i}; it has {len(self):,}, counted from 0")
-        return self.pixels.read(int(self.rows[i]), self.ids[i])
+        image: Image.Image = self.pixels.read(int(self.rows[i]), self.ids[i])
+        return image
 
     def take(self, rows: Sequence[int] | IntArray) -> ImageSet:
         """Return some of the images, in the order of ``rows``; classes stay as they are."""
         wanted = np.asarray(rows)
         if not wanted.size:
             wanted = wanted.astype(np.int64)
-        if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-            raise InputError(f"rows of {self.name} must be a list of whole numbers")
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
-            raise InputError(f"rows of {self.name} must be 0 .. {len(self) - 1}")
+        whole = wanted.ndim == 1 and wanted.dtype.kind in "iu"
+        if not whole or not ((wanted >= 0) & (wanted < len(self))).all():
+            raise InputError(f"rows of {self.name} must be whole numbers from 0 to {len(self) - 1}")
         return replace(
             self,
             labels=_frozen(self.labels[wanted]),
@@ -171,3 +151,56 @@ def _frozen(numbers: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> IntAr
     result = np.array(numbers, dtype=np.int64)
     result.flags.writeable = False
     return result
+
+
+def read_image(file: Path) -> Image.Image:
+    """Return the image in a file, whole and in RGB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "grey.png"
+    >>> Image.new("L", (4, 3), 128).save(file)
+    >>> image = read_image(file)
+    >>> image.mode, image.size, image.getpixel((0, 0))
+    ('RGB', (4, 3), (128, 128, 128))
+    """
+    if not file.is_file():  # also a pipe, which would be waited for
+        raise FileError(f"cannot read the image {file}: there is no such file")
+    try:
+        with warnings.catch_warnings():  # of odd notes, which thousands of photographs have
+            warnings.filterwarnings("ignore", module="PIL")
+            with Image.open(file, formats=_FORMATS) as image:
+                return to_rgb(image)
+    except FileError as error:
+        raise error.about(file) from None
+    except Exception as error:  # what Pillow raises for damaged files has no one type
+        raise FileError(f"cannot read the image {file}: {one_line(error)[:200]}") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image of any mode in RGB.
+
+    As everywhere else, transparency is dropped, the first of several frames is taken and a camera's
+    note that the picture should be turned is not followed: published accuracies are of such images.
+    Grey values of 16 bits are scaled to eight: 65535 is white, as 255 is.
+
+    Examples
+    --------
+    >>> to_rgb(Image.fromarray(np.array([[65535, 257]], dtype=np.uint16))).getpixel((1, 0))
+    (1, 1, 1)
+    """
+    if image.mode == "RGB":
+        return image.copy()  # of the picture alone: not tied to the file that it came from
+    if image.mode == "F":
+        raise FileError("its pixels are fractions, and the value of white is unknown; store bytes")
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise FileError(
+                "its pixels have 32 bits, and the value of white is unknown; store bytes"
+            )
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")

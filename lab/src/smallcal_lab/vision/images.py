@@ -1,17 +1,21 @@
-"""Sets of images by one string, ``KIND:DIR`` or ``KIND:DIR:PART``."""
+"""Sets of images by one string, ``KIND:DIR`` or ``KIND:DIR:PART``, and those of ``datasets``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from smallcal.errors import FileError, InputError, choose, missing_file
-from smallcal_lab.vision import cifar, folders, hub, imagenet
-from smallcal_lab.vision.image_set import ImageSet
+import numpy as np
+from PIL import Image
 
-__all__ = ["KINDS", "ImageSet", "image_parts", "image_place", "open_images"]
-
+from smallcal.data.shown import one_line
+from smallcal.errors import FileError, InputError, MissingExtraError, choose, missing_file
+from smallcal_lab.vision import cifar, folders
+from smallcal_lab.vision.image_set import ImageSet, to_rgb
 
 #: What can be opened from a folder: functions that open a part of it, and that list its parts.
 KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[str, ...]]]] = {
@@ -25,11 +29,11 @@ KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[s
         for name in ("cifar10-c", "cifar100-c")
     },
     "tiny-imagenet": (folders.open_tiny, folders.tiny_parts),
-    "imagenet": (imagenet.open_imagenet, imagenet.imagenet_parts),
-    "imagenet-c": (imagenet.open_corrupted, imagenet.corrupted_parts),
-    "imagenet-v2": (imagenet.open_v2, imagenet.v2_parts),
+    "imagenet": (folders.open_imagenet, folders.imagenet_parts),
+    "imagenet-c": (folders.open_corrupted, folders.corrupted_parts),
+    "imagenet-v2": (folders.open_v2, folders.v2_parts),
     **{
-        name: (partial(imagenet.open_variant, name), lambda place: ())
+        name: (partial(folders.open_variant, name), lambda place: ())
         for name in ("imagenet-r", "imagenet-a", "imagenet-sketch")
     },
 }
@@ -67,7 +71,6 @@ def open_images(source: str) -> ImageSet:
     Examples
     --------
     >>> import tempfile
-    >>> from PIL import Image
     >>> root = Path(tempfile.mkdtemp()) / "pets"
     >>> for name in ("cat", "dog"):
     ...     (root / "val" / name).mkdir(parents=True)
@@ -75,16 +78,11 @@ def open_images(source: str) -> ImageSet:
     >>> images = open_images(f"folder:{root}:val")
     >>> images.name, images.classes, images.image(0).mode
     ('pets-val', ('cat', 'dog'), 'RGB')
-    >>> open_images("cifar11:data")
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown kind of images 'cifar11'; did you mean 'cifar10'?
     """
     kind, rest = _kind_of(source)
     if kind == HUB:
-        return hub.open_hub(rest)
-    place, part = _place_of(kind, rest)
-    return KINDS[kind][0](place, part)
+        return _open_hub(rest)
+    return KINDS[kind][0](*_place_of(kind, rest))
 
 
 def image_parts(source: str) -> tuple[str, ...]:
@@ -101,7 +99,7 @@ def image_parts(source: str) -> tuple[str, ...]:
     """
     kind, rest = _kind_of(source)
     if kind == HUB:
-        return hub.hub_parts(rest)
+        return _hub_parts(rest)
     place, part = _place_of(kind, rest)
     if part:
         raise InputError(f"{source} is already one part; name {kind}:{place}")
@@ -133,16 +131,105 @@ def _kind_of(source: str) -> tuple[str, str]:
 
 def _place_of(kind: str, rest: str) -> tuple[Path, str]:
     """Return folder and part; a folder's own name may hold colons."""
-    try:
-        whole = Path(rest).expanduser()  # no shell does it behind a colon
+    before, _, part = rest.rpartition(":")
+    try:  # no shell expands a tilde behind a colon
+        whole, place = Path(rest).expanduser(), Path(before or rest).expanduser()
         if whole.is_dir():
             return whole, ""
-        before, _, part = rest.rpartition(":")
-        place = Path(before).expanduser()
-        if before and part and place.is_dir():
+        if part and place.is_dir():
             return place, part
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"{kind}: cannot read {rest!r}: {error}") from None
-    named = place if before else whole
-    what = "a file, not a folder" if named.is_file() else f"not there{missing_file(named)}"
-    raise FileError(f"{kind}: the folder {named} is {what}")
+    what = "a file, not a folder" if place.is_file() else f"not there{missing_file(place)}"
+    raise FileError(f"{kind}: the folder {place} is {what}")
+
+
+# --- hf-datasets ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Images in a column of a data set."""
+
+    table: Any
+    column: str
+    name: str
+
+    def read(self, row: int, name: str) -> Image.Image:
+        """Return one image in RGB."""
+        try:
+            return to_rgb(self.table[row][self.column])
+        except Exception as error:  # what Pillow raises for damaged images has no one type
+            why = one_line(error)[:200]
+            raise FileError(f"cannot read the image in row {row} of {self.name}: {why}") from error
+
+
+@contextmanager
+def _package(place: str) -> Iterator[Any]:
+    """Give the package ``datasets``; say in one line what it objects to."""
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError(
+            f"{HUB}: needs the package 'datasets': pip install datasets"
+        ) from None
+    try:
+        yield datasets
+    except (OSError, ValueError, RuntimeError, ImportError, LookupError) as error:
+        why = one_line(error)[:300]
+        raise FileError(f"{HUB}:{place} cannot be loaded: {why}") from None
+
+
+def _named(place: str) -> tuple[str, str | None, str]:
+    """Return name, configuration and split of ``NAME``, ``NAME:SPLIT`` or ``NAME:CONFIG:SPLIT``."""
+    name, *rest = [place] if Path(place).is_dir() else place.split(":")
+    if len(rest) > 2 or not all((name, *rest)):
+        raise InputError(f"{HUB}:{place} must be NAME, NAME:SPLIT or NAME:CONFIG:SPLIT")
+    return name, rest[0] if len(rest) == 2 else None, rest[-1] if rest else ""
+
+
+def _hub_parts(place: str) -> tuple[str, ...]:
+    """Return the splits of a data set."""
+    name, config, _ = _named(place)
+    with _package(place) as datasets:
+        if not Path(name).is_dir():
+            return tuple(datasets.get_dataset_split_names(name, config))
+        saved = datasets.load_from_disk(name)
+    return tuple(saved) if isinstance(saved, dict) else ()
+
+
+def _open_hub(place: str) -> ImageSet:
+    """Return one split of a data set that has a column of images and one of classes.
+
+    Its name may be a folder that ``save_to_disk`` wrote.
+    """
+    name, config, part = _named(place)
+    with _package(place) as datasets:
+        if Path(name).is_dir():
+            found = datasets.load_from_disk(name)
+        else:
+            found = datasets.load_dataset(name, config, split=part or None)
+    if isinstance(found, dict):
+        which = part or (next(iter(found)) if len(found) == 1 else "")
+        if which not in found:
+            raise InputError(
+                f"{HUB}:{place} names none of {len(found)} splits; {choose(part, found)}"
+            )
+        found = found[which]
+    columns = []
+    for kind in ("Image", "ClassLabel"):
+        of_kind = [key for key, one in found.features.items() if type(one).__name__ == kind]
+        if len(of_kind) != 1:
+            raise FileError(
+                f"{HUB}:{place} must have one column of type {kind}; it has {len(of_kind)}"
+            )
+        columns += of_kind
+    images, labels = columns
+    title = "-".join(filter(None, (Path(name).name, config, part)))
+    return ImageSet.of(
+        title,
+        np.asarray(found[labels][:]),
+        [f"{part or 'row'}-{row:07d}" for row in range(len(found))],
+        classes=found.features[labels].names,
+        pixels=Table(found, images, title),
+    )

@@ -31,7 +31,6 @@ FORMAT, VERSION = "smallcal-split", 1
 MAX_BYTES = 256 * 1024 * 1024
 
 CALIBRATION, TRAIN, TEST = "calibration", "train", "test"
-_USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
 
 _KEYS = {
     **{"format": str, "version": int, "images": str, "images_sha256": str, "n": int},
@@ -87,23 +86,19 @@ class ImageSplit:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it down; a file that holds another split stays, and is an error."""
         file = Path(path)
-        content = {
-            **{"format": FORMAT, "version": VERSION, "images": self.images},
-            **{"images_sha256": self.images_sha256, "n": self.n},
-            **{"rule": self.rule, "seed": self.seed},
-            "parts": {name: rows.tolist() for name, rows in self.parts.items()},
-        }
-        digest = _digest(content)
+        parts = {name: rows.tolist() for name, rows in self.parts.items()}
+        content = {"format": FORMAT, "version": VERSION, **vars(self), "parts": parts}
+        content["sha256"] = _digest(content)
         if file.is_file():
-            old, old_digest = _read(file)
-            if old_digest == digest:
+            old = _read(file)
+            if old == content:
                 return
             raise FileError(
-                f"{file} holds another split already ({old.rule}, seed {old.seed}, {old.images}); "
-                "name another file, or remove it"
+                f"{file} holds another split already ({old['rule']}, seed {old['seed']}, "
+                f"{old['images']}); name another file, or remove it"
             )
         with atomic_path(file) as made:
-            made.write_text(json.dumps({**content, "sha256": digest}) + "\n", encoding="utf-8")
+            made.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
@@ -149,12 +144,9 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     seed = whole_number(seed, "the seed")
     said = _parsed(rule)
     labels, rows = images.labels, np.arange(len(images))
-    rest_part = TEST
-    if share := said["share"]:
-        rest_part = TRAIN
+    other = TRAIN if said["share"] else TEST
+    if share := "50" if said["halves"] else said["share"]:
         taken = _stratified(labels, rows, float(share) / 100, np.random.default_rng(seed))
-    elif said["halves"]:
-        taken = _stratified(labels, rows, 0.5, np.random.default_rng(seed))
     elif said["first"]:
         classes, counts = np.unique(labels, return_counts=True)
         for few in np.flatnonzero(counts < int(said["first"]))[:1]:
@@ -162,21 +154,18 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
         budget = int(said["first"]) * len(classes)
         taken = draw_rows(labels, budget, seed=seed, draw=0, way="first-per-class")
     else:
-        if int(said["random"]) >= len(rows):
-            raise InputError(
-                f"{rule}: there are {len(rows):,} images, and some must be left to test on"
-            )
-        taken = draw_rows(labels, int(said["random"]), seed=seed, draw=0)
+        taken = draw_rows(labels, min(int(said["random"]), len(rows)), seed=seed, draw=0)
     rest = np.setdiff1d(rows, taken, assume_unique=True)
     if of_rest := said["of_rest"]:
         # With the paper, what is calibrated on does not depend on what is left.
         rng = np.random.default_rng((seed, 1))
         rest = _stratified(labels, rest, float(of_rest) / 100, rng)
-    parts = {CALIBRATION: taken, rest_part: rest}
-    if empty := next((name for name, part in parts.items() if not len(part)), ""):
-        raise InputError(
-            f"the split {rule} of {images.name} ({len(images):,}) has nothing to {_USE[empty]}"
-        )
+    parts = {CALIBRATION: taken, other: rest}
+    for name in parts:
+        if not len(parts[name]):
+            raise InputError(
+                f"the split {rule} of {images.name} ({len(images):,}) leaves nothing for {name}"
+            )
     return ImageSplit(rule, seed, parts, images.name, images.checksum(), len(images))
 
 
@@ -188,7 +177,10 @@ def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
     FileError
         If it is damaged, was changed, or was made for other images.
     """
-    found, _ = _read(Path(path))
+    content = _read(Path(path))
+    parts = {name: np.array(rows, dtype=np.int64) for name, rows in content["parts"].items()}
+    own = {name: content[name] for name in ("rule", "seed", "images", "images_sha256", "n")}
+    found = ImageSplit(parts=parts, **own)
     try:
         found.require(images)
     except InputError as error:
@@ -203,10 +195,6 @@ def known_rule(rule: str) -> str:
     --------
     >>> known_rule("5%+25%")
     '5%+25%'
-    >>> known_rule("half")
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
     """
     _parsed(rule)
     return rule
@@ -246,8 +234,8 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _read(file: Path) -> tuple[ImageSplit, str]:
-    """Read a split without its images; return its checksum, too."""
+def _read(file: Path) -> dict[str, Any]:
+    """Read what a split says, without its images."""
     content = read_document(file, most=MAX_BYTES, what="split of images", error=FileError)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise FileError(f"{file} is not a split of images")
@@ -256,21 +244,10 @@ def _read(file: Path) -> tuple[ImageSplit, str]:
     typed = all(type(content.get(key)) is kind for key, kind in _KEYS.items())
     if not typed or content.keys() != _KEYS.keys():
         raise FileError(f"{file} is not a complete split: {', '.join(_KEYS)} are expected")
-    digest = content.pop("sha256")
-    if _digest(content) != digest:
+    if _digest({key: content[key] for key in content if key != "sha256"}) != content["sha256"]:
         raise FileError(f"{file} was changed since it was written: its checksum differs")
-    parts, n = content["parts"], content["n"]
-    for name, rows in parts.items():
-        if not (isinstance(rows, list) and all(type(row) is int and 0 <= row < n for row in rows)):
-            raise FileError(f"{file}: rows of {name!r} must be whole numbers below {n:,}")
-    together = [row for rows in parts.values() for row in rows]
-    if len(set(together)) < len(together):
-        raise FileError(f"{file}: a row occurs twice")
-    return ImageSplit(
-        rule=content["rule"],
-        seed=content["seed"],
-        parts={name: np.array(rows, dtype=np.int64) for name, rows in parts.items()},
-        images=content["images"],
-        images_sha256=content["images_sha256"],
-        n=n,
-    ), digest
+    n, parts = content["n"], content["parts"].values()
+    rows = [row for part in parts for row in (part if isinstance(part, list) else [part, None])]
+    if not all(type(row) is int and 0 <= row < n for row in rows) or len({*rows}) < len(rows):
+        raise FileError(f"{file}: rows must be whole numbers below {n:,}, each once")
+    return content

@@ -253,7 +253,7 @@ def _headed(build: Builder, head: Mapping[str, Any], order: Order) -> Built:
     return replace(built, module=module, translate=None)  # names are others now
 
 
-def _temperatures(module: TemperatureHead, _: object, batch: Tensor) -> tuple[Tensor, Tensor]:
+def _temperatures(module: Any, _: object, batch: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits, and T(x) in the place of features: n x 1."""
     with evaluating(module):
         logits, temperature = module.parts(batch)

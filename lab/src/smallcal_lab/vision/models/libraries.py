@@ -278,7 +278,7 @@ def build_hf(order: Order) -> Built:
     elif place.startswith(("/", ".", "~")) or place.count("/") > 1:
         raise FileError(f"{order.source}: the folder {folder} is not there{missing_file(folder)}")
     else:
-        files = [("config.json",)]
+        files: list[tuple[str, ...]] = [("config.json",)]
         files += [_WEIGHTS] if order.pretrained else []
         files += [] if "size" in order.input else [("preprocessor_config.json",)]
         known = "name a folder that holds it and its config.json: hf:DIR"
