@@ -17,8 +17,11 @@ torch = pytest.importorskip("torch")
 
 from smallcal.errors import FileError, InputError  # noqa: E402
 from smallcal_lab.vision import InputSpec, open_model  # noqa: E402
-from smallcal_lab.vision.models.model import Preprocess, changed  # noqa: E402
-from smallcal_lab.vision.models.source import split_source  # noqa: E402
+from smallcal_lab.vision.models.model import (  # noqa: E402
+    Preprocess,
+    changed,
+    split_source,
+)
 from support.photos import photos  # noqa: E402
 from support.small_nets import Small  # noqa: E402
 
@@ -186,7 +189,7 @@ class TestStrings:
         ],
     )
     def test_names_fit_files(self, place, name):
-        from smallcal_lab.vision.models.source import Order
+        from smallcal_lab.vision.models.model import Order
 
         assert Order("", place).name == name
 

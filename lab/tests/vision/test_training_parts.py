@@ -354,7 +354,13 @@ def test_slopes_of_the_head_are_right_by_finite_differences():
     [
         ({"head.temperature": "warm"}, "head.temperature cannot be 'warm'; choose from unrest"),
         ({"head.temprature": "stop-grad"}, "a head has no option 'temprature'; did you mean"),
-        ({"head.temperature": "stop-grad", "head.width": 0}, "head.width must be a number, 1 or"),
+        (
+            {"head.temperature": "stop-grad", "head.width": 0},
+            "head.width cannot be 0; choose from whole",
+        ),
+            {"head.temperature": "stop-grad", "head.width": 0},
+            "head.width cannot be 0; choose from whole",
+        ),
         ({"head.features": "temperature"}, "has no temperature head"),
     ],
 )

@@ -299,21 +299,25 @@ def open_corrupted(place: Path, part: str) -> ImageSet:
     return _opened(f"imagenet-c-{part}", root, place)
 
 
+def _variants(place: Path) -> dict[str, str]:
+    """Return the folders of variants of ImageNet-V2 by what these are called."""
+    names = [name for name in class_folders(place) if name.startswith(_V2)]
+    return {name.removeprefix(_V2).removesuffix(_V2_END): name for name in names}
+
+
 def v2_parts(place: Path) -> tuple[str, ...]:
     """Return which variants of ImageNet-V2 are there; none where the folder holds the classes."""
-    names = [name for name in class_folders(place) if name.startswith(_V2)]
-    return tuple(name.removeprefix(_V2).removesuffix(_V2_END) for name in names)
+    return tuple(_variants(place))
 
 
 def open_v2(place: Path, part: str) -> ImageSet:
     """Return ImageNet-V2, whose folders are called by the column, 0 to 999."""
-    parts, root = v2_parts(place), place
-    if parts or part:
-        part = part or ("matched-frequency" if len(parts) > 1 else parts[0])
-        if part not in parts:
-            raise _no_part(f"imagenet-v2:{place}", part, parts, "its folders are classes")
-        folder = place / f"{_V2}{part}"
-        root = folder if folder.is_dir() else place / f"{_V2}{part}{_V2_END}"
+    there = _variants(place)
+    if not part and there:
+        part = "matched-frequency" if len(there) > 1 else next(iter(there))
+    if part and part not in there:
+        raise _no_part(f"imagenet-v2:{place}", part, there, "its folders are classes")
+    root = place / there.get(part, "")
     names = class_folders(root)
     strange = [one for one in names if not re.fullmatch(r"0|[1-9]\d{0,2}", one)]
     if strange or not names:

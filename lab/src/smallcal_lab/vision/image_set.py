@@ -32,18 +32,8 @@ class Files:
 
     def read(self, row: int, name: str) -> Image.Image:
         """Return one image in RGB."""
-        return read_image(self.path(name))
-
-    def path(self, name: str) -> Path:
-        """Return the file of an id.
-
-        Examples
-        --------
-        >>> Files(Path("train"), "{owner}/images/{name}").path("n01443537/a.JPEG").as_posix()
-        'train/n01443537/images/a.JPEG'
-        """
         owner, _, rest = name.partition("/")
-        return self.root / self.pattern.format(owner=owner, name=rest)
+        return read_image(self.root / self.pattern.format(owner=owner, name=rest))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -32,10 +32,6 @@ MAX_BYTES = 256 * 1024 * 1024
 
 CALIBRATION, TRAIN, TEST = "calibration", "train", "test"
 
-_KEYS = {
-    **{"format": str, "version": int, "images": str, "images_sha256": str, "n": int},
-    **{"rule": str, "seed": int, "parts": dict, "sha256": str},
-}
 _RULE = re.compile(
     r"(?P<share>\d{1,2}(\.\d{1,6})?)%(\+(?P<of_rest>\d{1,2}(\.\d{1,6})?)%)?|(?P<halves>halves)"
     r"|first-(?P<first>[1-9]\d{0,8})|random-(?P<random>[1-9]\d{0,8})"
@@ -142,7 +138,7 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     ('a/0.png', 'b/0.png')
     """
     seed = whole_number(seed, "the seed")
-    said = _parsed(rule)
+    said = known_rule(rule)
     labels, rows = images.labels, np.arange(len(images))
     other = TRAIN if said["share"] else TEST
     if share := "50" if said["halves"] else said["share"]:
@@ -188,19 +184,8 @@ def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
     return found
 
 
-def known_rule(rule: str) -> str:
-    """Return a rule for a split, if it is one.
-
-    Examples
-    --------
-    >>> known_rule("5%+25%")
-    '5%+25%'
-    """
-    _parsed(rule)
-    return rule
-
-
-def _parsed(rule: str) -> dict[str, str]:
+def known_rule(rule: str) -> dict[str, str]:
+    """Return what a rule for a split says, if it is one."""
     if found := _RULE.fullmatch(rule):
         return found.groupdict(default="")
     raise InputError(
@@ -213,8 +198,8 @@ def _stratified(
 ) -> IntArray:
     """Return a share of rows at random, of every class alike, in order.
 
-    As many of all as the share says, rounded to the nearest. Each class gives its share rounded
-    down, and those with the largest remainders one more; equal remainders are decided by chance.
+    Each class gives its share rounded down, and those with the largest remainders one more, up to
+    the share of all, rounded; equal remainders are decided by chance.
     """
     classes, counts = np.unique(labels[rows], return_counts=True)
     exact = share * counts
@@ -241,10 +226,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise FileError(f"{file} is not a split of images")
     if content.get("version") != VERSION:
         raise FileError(f"{file} is a split of version {content.get('version')!r}, not {VERSION}")
-    typed = all(type(content.get(key)) is kind for key, kind in _KEYS.items())
-    if not typed or content.keys() != _KEYS.keys():
-        raise FileError(f"{file} is not a complete split: {', '.join(_KEYS)} are expected")
-    if _digest({key: content[key] for key in content if key != "sha256"}) != content["sha256"]:
+    if _digest({key: content[key] for key in content if key != "sha256"}) != content.get("sha256"):
         raise FileError(f"{file} was changed since it was written: its checksum differs")
     n, parts = content["n"], content["parts"].values()
     rows = [row for part in parts for row in (part if isinstance(part, list) else [part, None])]

@@ -113,15 +113,11 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
     pixels = as_numpy(image, name="image")
     if pixels.dtype != np.uint8:
         raise InputError(f"image must hold levels from 0 to 255, of type uint8; got {pixels.dtype}")
-    if pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (1,), (3,)):
+    shape = pixels.shape
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape[:2]) < LEAST_SIDE:
         raise InputError(
-            "image must be height x width x 3, or height x width for grey; "
-            f"got shape {pixels.shape}"
-        )
-    if min(pixels.shape[:2]) < LEAST_SIDE:
-        raise InputError(
-            f"image must be at least {LEAST_SIDE} x {LEAST_SIDE} pixels; "
-            f"got {pixels.shape[0]} x {pixels.shape[1]}"
+            "image must be height x width x 3, or height x width for grey, and at least "
+            f"{LEAST_SIDE} x {LEAST_SIDE} pixels; got shape {shape}"
         )
     return pixels
 

@@ -17,8 +17,7 @@ from smallcal.calibrators.signals.heads import FLOOR
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
 from smallcal.errors import InputError, choose, needing
-from smallcal_lab.vision.models.model import InputSpec, Preprocess, VisionModel, changed
-from smallcal_lab.vision.models.source import Order
+from smallcal_lab.vision.models.model import InputSpec, Order, Preprocess, VisionModel, changed
 from smallcal_lab.vision.models.weights import fingerprint, load_into, outputs_in, read_weights
 
 with needing("torch", "vision", "opening a model", of="smallcal-lab"):
@@ -263,14 +262,13 @@ def _temperatures(module: Any, _: object, batch: Tensor) -> tuple[Tensor, Tensor
 
 def _require_options(head: Mapping[str, Any], source: str) -> None:
     """Raise unless a head may have these options."""
-    known = [*_WORDS, "width"]
     for name, value in head.items():
-        if name not in known:
-            raise InputError(f"{source}: a head has no option {name!r}; {choose(name, known)}")
-        if name in _WORDS and value not in _WORDS[name]:
-            what = choose(str(value), _WORDS[name])
-            raise InputError(f"{source}: {HEAD}{name} cannot be {value!r}; {what}")
-        if name == "width" and (type(value) is not int or value < 1):
-            raise InputError(f"{source}: {HEAD}width must be a number, 1 or more; got {value!r}")
+        if name not in (*_WORDS, "width"):
+            what = choose(name, (*_WORDS, "width"))
+            raise InputError(f"{source}: a head has no option {name!r}; {what}")
+        wide = name == "width" and type(value) is int and value >= 1
+        if not wide and value not in _WORDS.get(name, ()):
+            what = ", ".join(_WORDS.get(name, ("whole numbers from 1 on",)))
+            raise InputError(f"{source}: {HEAD}{name} cannot be {value!r}; choose from {what}")
     if "temperature" not in head:
         raise InputError(f"{source} has no temperature head; train one with {HEAD}temperature")

@@ -15,13 +15,13 @@ from smallcal.errors import FileError, InputError, choose, needing
 from smallcal.io.paths import file_sha256
 from smallcal_lab.vision.models.model import (
     InputSpec,
+    Order,
     Preprocess,
     VisionModel,
     changed,
     processor_input,
     spec_of,
 )
-from smallcal_lab.vision.models.source import Order
 from smallcal_lab.vision.models.weights import existing
 
 #: Where a file says what its network sees: JSON with the fields of InputSpec.

@@ -31,8 +31,14 @@ from smallcal.errors import (
     needing,
 )
 from smallcal_lab.vision.models.built import Built, Logits, last_of_size
-from smallcal_lab.vision.models.model import InputSpec, changed, processor_input, spec_of
-from smallcal_lab.vision.models.source import BY_HAND, Order
+from smallcal_lab.vision.models.model import (
+    BY_HAND,
+    InputSpec,
+    Order,
+    changed,
+    processor_input,
+    spec_of,
+)
 
 with needing("torch", "vision", "opening a model", of="smallcal-lab"):
     import torch
@@ -378,13 +384,8 @@ def build_factory(order: Order) -> Built:
             return Built(module, spec_of(said, f"{order.source}, input_spec"), how)
     if how is not None:
         with _one_line(f"{order.source}, its preprocessing", InputError):
-            shape = tuple(how(_GREY).shape)
-        if len(shape) != 3 or shape[0] != 3:
-            raise InputError(
-                f"{order.source}: its preprocessing must give a tensor of 3 x height x width; it "
-                f"gives {shape}"
-            )
-        return Built(module, InputSpec((shape[1], shape[2])), how)
+            _, height, width = how(_GREY).shape
+        return Built(module, InputSpec((height, width)), how)
     if "size" in order.input:
         return Built(module, InputSpec((1, 1)))
     raise InputError(

@@ -14,8 +14,14 @@ from smallcal.errors import FileError, InputError, choose
 from smallcal_lab.vision.models import libraries
 from smallcal_lab.vision.models.built import finish
 from smallcal_lab.vision.models.from_onnx import open_onnx
-from smallcal_lab.vision.models.model import VisionModel
-from smallcal_lab.vision.models.source import CODE, INPUT, Order, checkpoint_of, split_source
+from smallcal_lab.vision.models.model import (
+    CODE,
+    INPUT,
+    Order,
+    VisionModel,
+    checkpoint_of,
+    split_source,
+)
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 
 
