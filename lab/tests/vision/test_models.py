@@ -124,7 +124,7 @@ class TestFactory:
         ("source", "match"),
         [
             ("torch:support.small_nets", "write torch:package.module:factory"),
-            (f"{SMALL}?widht=3", "option 'widht'; did you mean 'width'"),
+            (f"{SMALL}?widht=3", "unexpected keyword argument 'widht'"),
             (f"{SMALL}?width", "written \\?name=value"),
             (f"{SMALL}?width=3&width=4", "twice"),
             ("torch:support.small_nets:Smal", "no factory 'Smal'; did you mean 'Small'"),

@@ -358,9 +358,6 @@ def test_slopes_of_the_head_are_right_by_finite_differences():
             {"head.temperature": "stop-grad", "head.width": 0},
             "head.width cannot be 0; choose from whole",
         ),
-            {"head.temperature": "stop-grad", "head.width": 0},
-            "head.width cannot be 0; choose from whole",
-        ),
         ({"head.features": "temperature"}, "has no temperature head"),
     ],
 )

@@ -146,13 +146,7 @@ def corrupted_parts(kind: str, place: Path) -> tuple[str, ...]:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return corruptions in the order of the paper, then others by name.
-
-    Examples
-    --------
-    >>> in_order({"fog", "spatter", "shot_noise", "mist"})
-    ['shot_noise', 'fog', 'spatter', 'mist']
-    """
+    """Return corruptions in the order of the paper, then others by name."""
     there, known = set(kinds), (*STANDARD, *EXTRA)
     return [one for one in known if one in there] + sorted(there - set(known))
 
@@ -257,26 +251,7 @@ def _array(raw: Any, kind: Any, shape: Any, *, order: Any) -> np.ndarray[Any, An
 
 
 def read_batch(file: Path) -> dict[str, Any]:
-    """Return the dictionary in a pickle of CIFAR: lists, numbers, text and arrays by name.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read, or is anything else; nothing that it says is run.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "test"
-    >>> _ = file.write_bytes(pickle.dumps({"data": np.eye(2, dtype=np.uint8), "labels": [3, 8]}))
-    >>> read_batch(file)["data"].tolist()
-    [[1, 0], [0, 1]]
-    >>> _ = file.write_bytes(pickle.dumps(print))
-    >>> read_batch(file)
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.FileError: ... is not a batch of CIFAR: it asks for builtins.print, ...
-    """
+    """Return the dictionary in a pickle of CIFAR: lists, numbers, text and arrays by name."""
     if not file.is_file() or file.stat().st_size > MAX_BYTES:
         raise FileError(f"{file} is not a batch of CIFAR: no file, or over {MAX_BYTES:,} bytes")
     try:

@@ -61,15 +61,9 @@ class ImageSet:
 
     Examples
     --------
-    >>> import tempfile
-    >>> from smallcal_lab.vision import open_images
-    >>> root = Path(tempfile.mkdtemp())
-    >>> for name in ("cat", "dog"):
-    ...     (root / name).mkdir()
-    ...     Image.new("L", (8, 6), 90).save(root / name / "1.png")
-    >>> images = open_images(f"folder:{root}")
-    >>> len(images), images.labels.tolist(), images.ids, images.image(1)
-    (2, [0, 1], ('cat/1.png', 'dog/1.png'), <PIL.Image.Image image mode=RGB size=8x6 at ...>)
+    >>> images = ImageSet.of("pets", [0, 1], "ab", classes=("cat", "dog"), pixels=None)
+    >>> images, images.labels.tolist(), images.take([1]).ids
+    (<ImageSet pets: 2 images, 2 classes>, [0, 1], ('b',))
     """
 
     name: str
@@ -144,17 +138,7 @@ def _frozen(numbers: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> IntAr
 
 
 def read_image(file: Path) -> Image.Image:
-    """Return the image in a file, whole and in RGB.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "grey.png"
-    >>> Image.new("L", (4, 3), 128).save(file)
-    >>> image = read_image(file)
-    >>> image.mode, image.size, image.getpixel((0, 0))
-    ('RGB', (4, 3), (128, 128, 128))
-    """
+    """Return the image in a file, whole and in RGB."""
     if not file.is_file():  # also a pipe, which would be waited for
         raise FileError(f"cannot read the image {file}: there is no such file")
     try:

@@ -61,13 +61,6 @@ def open_images(source: str) -> ImageSet:
     -------
     ImageSet
 
-    Raises
-    ------
-    FileError
-        If files are missing, damaged or laid out differently; it names the file.
-    InputError
-        If there is no such kind or part.
-
     Examples
     --------
     >>> import tempfile
@@ -86,17 +79,7 @@ def open_images(source: str) -> ImageSet:
 
 
 def image_parts(source: str) -> tuple[str, ...]:
-    """Return the parts that ``KIND:DIR`` has, as they are written after it; none if it has none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> for name in ("fog/1", "fog/3", "gaussian_noise/5"):
-    ...     (root / name).mkdir(parents=True)
-    >>> image_parts(f"imagenet-c:{root}")
-    ('gaussian_noise-5', 'fog-1', 'fog-3')
-    """
+    """Return the parts that ``KIND:DIR`` has, as they are written after it; none if it has none."""
     kind, rest = _kind_of(source)
     if kind == HUB:
         return _hub_parts(rest)
@@ -107,14 +90,7 @@ def image_parts(source: str) -> tuple[str, ...]:
 
 
 def image_place(source: str) -> tuple[Path, str]:
-    """Return the folder and the part that a string names; of ``hf-datasets:NAME`` the name.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> image_place(f"imagenet-c:{tempfile.gettempdir()}:fog-3")[1]
-    'fog-3'
-    """
+    """Return the folder and the part that a string names; of ``hf-datasets:NAME`` the name."""
     kind, rest = _kind_of(source)
     return (Path(rest), "") if kind == HUB else _place_of(kind, rest)
 
@@ -199,10 +175,7 @@ def _hub_parts(place: str) -> tuple[str, ...]:
 
 
 def _open_hub(place: str) -> ImageSet:
-    """Return one split of a data set that has a column of images and one of classes.
-
-    Its name may be a folder that ``save_to_disk`` wrote.
-    """
+    """Return one split of a data set, or of a folder that its ``save_to_disk`` wrote."""
     name, config, part = _named(place)
     with _package(place) as datasets:
         if Path(name).is_dir():

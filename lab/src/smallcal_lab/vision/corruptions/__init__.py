@@ -76,11 +76,6 @@ def corrupt(
     array of uint8
         Of the same shape; never the image itself.
 
-    Raises
-    ------
-    InputError
-        If the image, the kind or the severity cannot be used.
-
     Examples
     --------
     >>> image = np.full((32, 32, 3), 100, dtype=np.uint8)

@@ -193,14 +193,6 @@ class TemperatureHead(nn.Module):
     T(x) = max(0.001, softplus(network(features))), as in the method ``utemphead``: one hidden layer
     with GELU, ``width`` wide. ``last`` is the layer of ``backbone`` whose input the features are;
     ``stop`` ends the head's gradient there.
-
-    Examples
-    --------
-    >>> body = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 3))
-    >>> head = TemperatureHead(body, body[3], width=8, stop=True)
-    >>> images = torch.rand(4, 3, 2, 2)
-    >>> head(images).shape, head.temperature(images).shape
-    (torch.Size([4, 3]), torch.Size([4]))
     """
 
     def __init__(self, backbone: nn.Module, last: nn.Module, *, width: int, stop: bool) -> None:

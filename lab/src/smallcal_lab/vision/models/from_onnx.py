@@ -36,25 +36,24 @@ class Session:
     def __init__(self, order: Order, file: Path) -> None:
         self.source, self.file = order.source, file
         self.names = {"logits": "", "features": ""}
-        for name, value in order.options.items():
-            if name not in self.names:
-                what = choose(name, self.names)
-                raise InputError(f"{self.source} has no option {name!r}; {what}")
-            self.names[name] = str(value)
+        for name in order.options.keys() - self.names:
+            raise InputError(f"{self.source} has no option {name!r}; {choose(name, self.names)}")
+        self.names.update({name: str(value) for name, value in order.options.items()})
         self.to("cpu")
-        (takes, *more) = self.session.get_inputs()
-        shape = takes.shape
-        if more or len(shape) != 4 or takes.type not in _TYPES:
+        takes, *more = self.session.get_inputs()
+        self.shape, self.dtype = takes.shape, _TYPES.get(takes.type)
+        if more or len(self.shape) != 4 or self.dtype is None:
             raise InputError(
                 f"{self.source} must take one batch of images as floats; it takes {takes.name} "
-                f"{takes.type} {shape}"
+                f"{takes.type} {self.shape}"
             )
-        self.input, self.dtype, self.batch = takes.name, _TYPES[takes.type], shape[0]
-        self.channels_last = shape[3] == 3 and shape[1] != 3
-        if isinstance(shape[1], int) and shape[1] != 3 and not self.channels_last:
-            raise InputError(f"{self.source} must take images of 3 colours; it takes {shape}")
-        sides = shape[1:3] if self.channels_last else shape[2:]
-        self.size = (sides[0], sides[1]) if all(isinstance(s, int) for s in sides) else None
+        _, first, *sides, last = self.shape
+        self.channels_last = last == 3 and first != 3
+        if isinstance(first, int) and first != 3 and not self.channels_last:
+            raise InputError(f"{self.source} must take images of 3 colours; it takes {self.shape}")
+        height, width = (first, *sides) if self.channels_last else (*sides, last)
+        known = isinstance(height, int) and isinstance(width, int)
+        self.size = (height, width) if known else None
 
     def to(self, device: str) -> None:
         """Run on a device from now on."""
@@ -78,13 +77,14 @@ class Session:
         if self.channels_last:
             rows = np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
         names = [one.name for one in self.session.get_outputs()]
-        step = self.batch if isinstance(self.batch, int) else max(len(rows), 1)
+        takes = self.session.get_inputs()[0].name
+        step = self.shape[0] if isinstance(self.shape[0], int) else max(len(rows), 1)
         parts = []
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             # A network for a fixed number of images gets as many, and the copies are left out.
             full = np.concatenate([part, part[:1].repeat(step - len(part), axis=0)])
-            said = self.session.run(names, {self.input: full})
+            said = self.session.run(names, {takes: full})
             parts.append([np.atleast_1d(one)[: len(part)] for one in said])
         joined = zip(*parts, strict=True)
         return {name: np.concatenate(one) for name, one in zip(names, joined, strict=True)}
@@ -105,8 +105,8 @@ class Session:
                 f"{one_line(error)[:200]}"
             ) from error
         flat = [name for name, one in said.items() if one.ndim == 2 and len(one) == 2]
-        if not self.names["features"] and "features" in flat and len(flat) > 1:
-            self.names["features"] = "features"
+        if "features" in flat and len(flat) > 1:
+            self.names["features"] = self.names["features"] or "features"
         rest = [name for name in flat if name != self.names["features"]]
         only = rest[0] if len(rest) == 1 else ""
         self.names["logits"] = self.names["logits"] or ("logits" if "logits" in rest else only)

@@ -159,14 +159,9 @@ def build_timm(order: Order) -> Built:
         transform = timm.data.create_transform(**config, is_training=False)
     if not getattr(module, "num_classes", 1):
         raise _headless(order.source, "no classes of its own, only features")
-    spec = InputSpec(
-        size=tuple(config["input_size"][1:]),
-        mean=tuple(config["mean"]),
-        std=tuple(config["std"]),
-        interpolation=config["interpolation"],
-        crop=config["crop_pct"],
-        squash=config.get("crop_mode") == "squash",
-    )
+    size, mean, std = (tuple(config[name]) for name in ("input_size", "mean", "std"))
+    squash = config.get("crop_mode") == "squash"
+    spec = InputSpec(size[1:], mean, std, config["interpolation"], config["crop_pct"], squash)
     new = not order.pretrained or order.classes not in (None, trained_on)
     return Built(module, spec, transform, untrained=new, translate=partial(_adapted, module))
 
@@ -240,14 +235,9 @@ def build_torchvision(order: Order) -> Built:
         setattr(module.get_submodule(parent), own, _renewed(last, order.classes))
     if getattr(module, "aux_logits", False):  # in training it gives more than logits
         module = Logits(module)
-    side = see.crop_size[0]
-    spec = InputSpec(
-        size=(side, side),
-        mean=tuple(see.mean),
-        std=tuple(see.std),
-        interpolation=see.interpolation.value,
-        crop=side / see.resize_size[0],
-    )
+    side, mean, std = see.crop_size[0], tuple(see.mean), tuple(see.std)
+    crop = side / see.resize_size[0]
+    spec = InputSpec((side, side), mean, std, see.interpolation.value, crop)
     return Built(module, spec, see, () if new else names, untrained=new)
 
 
@@ -322,14 +312,8 @@ def _from_transformers(transformers: Any, order: Order, place: str, *, here: boo
         module = auto.from_config(config)
     names = tuple(str(config.id2label.get(i, "")) for i in range(config.num_labels))
     unnamed = all(name in ("", f"LABEL_{i}") for i, name in enumerate(names))
-    return Built(
-        Logits(module.float()),
-        spec,
-        see,
-        () if unnamed else names,
-        untrained=bool(new),
-        translate=partial(_renamed, type(module), config),
-    )
+    translate = partial(_renamed, type(module), config)
+    return Built(Logits(module.float()), spec, see, () if unnamed else names, bool(new), translate)
 
 
 def _processor(
@@ -372,29 +356,6 @@ def _renamed(network: Any, config: Any, state: dict[str, Tensor]) -> dict[str, T
 
 def build_factory(order: Order) -> Built:
     """Call the user's own ``torch:package.module:factory``; see what it gave."""
-    made = _called(order, _factory(order))
-    module, how = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if not isinstance(module, nn.Module) or not (how is None or callable(how)):
-        raise InputError(
-            f"{order.source} must give a torch.nn.Module, or one with its preprocessing; got "
-            f"{type(made).__name__}"
-        )
-    for one in (module, how):
-        if (said := getattr(one, "input_spec", None)) is not None:
-            return Built(module, spec_of(said, f"{order.source}, input_spec"), how)
-    if how is not None:
-        with _one_line(f"{order.source}, its preprocessing", InputError):
-            _, height, width = how(_GREY).shape
-        return Built(module, InputSpec((height, width)), how)
-    if "size" in order.input:
-        return Built(module, InputSpec((1, 1)))
-    raise InputError(
-        f"{order.source} does not say its input: give the module an attribute input_spec = "
-        "{'size': 224, 'mean': 0.5, 'std': 0.5}, or write ?input.size=224&input.mean=0.5&..."
-    )
-
-
-def _factory(order: Order) -> Callable[..., Any]:
     where, _, name = order.place.rpartition(":")
     if not where or not name:
         raise InputError(f"{order.source}: write torch:package.module:factory")
@@ -404,28 +365,38 @@ def _factory(order: Order) -> Callable[..., Any]:
         # that load images.
         sys.path.insert(0, here)
     with _one_line(f"{order.source}, importing {where}"):
-        module = importlib.import_module(where)
-    found = getattr(module, name, None)
-    if not callable(found):
-        own = [key for key, one in vars(module).items() if getattr(one, "__module__", "") == where]
+        code = importlib.import_module(where)
+    factory, options = getattr(code, name, None), dict(order.options)
+    if not callable(factory):
+        own = [key for key, one in vars(code).items() if getattr(one, "__module__", "") == where]
         raise InputError(f"{order.source}: {where} has no factory {name!r}; {choose(name, own)}")
-    return found  # type: ignore[no-any-return]
-
-
-def _called(order: Order, factory: Callable[..., Any]) -> Any:
-    """Call the factory with the options, and ``num_classes`` if it takes that."""
-    try:
-        takes = [*inspect.signature(factory).parameters.values()]
-    except (TypeError, ValueError):  # some callables tell nothing
-        takes = []
-    any_name = any(one.kind is one.VAR_KEYWORD for one in takes)
-    known = [one.name for one in takes if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    given = dict(order.options)
-    if order.classes is not None and (any_name or "num_classes" in known):
-        given["num_classes"] = order.classes
-    for name in given:
-        if not any_name and name not in known:
-            what = choose(name, known) if known else "it takes none"
-            raise InputError(f"{order.source} does not take the option {name!r}; {what}")
     with _one_line(order.source, InputError):
-        return factory(**given)
+        takes = inspect.signature(factory).parameters
+        any_name = any(one.kind is one.VAR_KEYWORD for one in takes.values())
+        if order.classes is not None and (any_name or "num_classes" in takes):
+            options["num_classes"] = order.classes
+        made = factory(**options)
+    module, how = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(module, nn.Module) or not (how is None or callable(how)):
+        raise InputError(
+            f"{order.source} must give a torch.nn.Module, or one with its preprocessing; got "
+            f"{type(made).__name__}"
+        )
+    return Built(module, _seen_by(module, how, order), how)
+
+
+def _seen_by(module: nn.Module, how: Callable[..., Any] | None, order: Order) -> InputSpec:
+    """Return what a network says that it sees, or its preprocessing makes, or the options."""
+    for one in (module, how):
+        if (said := getattr(one, "input_spec", None)) is not None:
+            return spec_of(said, f"{order.source}, input_spec")
+    if how is not None:
+        with _one_line(f"{order.source}, its preprocessing", InputError):
+            _, height, width = how(_GREY).shape
+        return InputSpec((height, width))
+    if "size" in order.input:
+        return InputSpec((1, 1))
+    raise InputError(
+        f"{order.source} does not say its input: give the module an attribute input_spec = "
+        "{'size': 224, 'mean': 0.5, 'std': 0.5}, or write ?input.size=224&input.mean=0.5&..."
+    )

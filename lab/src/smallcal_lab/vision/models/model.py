@@ -99,13 +99,7 @@ def _value(text: str) -> Any:
 
 
 def checkpoint_of(file: str | Path, source: str) -> str:
-    """Return the string that opens a checkpoint of a network, whose code is named if it needs any.
-
-    Examples
-    --------
-    >>> checkpoint_of("last.pt", "torch:nets:small?width=4")
-    'checkpoint:last.pt?torch=nets:small'
-    """
+    """Return the string that opens a checkpoint, with the network's code if it needs any."""
     kind, place, options = split_source(source)
     code = place if kind == CODE else options.get(CODE, "")
     return f"checkpoint:{file}" + (f"?{CODE}={code}" if code else "")
@@ -139,13 +133,7 @@ class InputSpec:
 
 
 def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
-    """Return an input with other fields; one number stands for all sides or colours.
-
-    Examples
-    --------
-    >>> changed(InputSpec((224, 224)), {"size": 32, "mean": 0.5}).mean
-    (0.5, 0.5, 0.5)
-    """
+    """Return an input with other fields; one number stands for all sides or colours."""
     known = [one.name for one in fields(InputSpec)]
     values: dict[str, Any] = {}
     for name, value in changes.items():
@@ -191,15 +179,7 @@ def spec_of(content: object, source: str) -> InputSpec:
 
 
 def processor_input(config: Mapping[str, Any], source: str) -> InputSpec:
-    """Return the input that a ``preprocessor_config.json`` of transformers describes.
-
-    Examples
-    --------
-    >>> processor_input({"size": {"shortest_edge": 256}, "crop_size": 224, "do_center_crop": True,
-    ...                  "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}, "a")
-    InputSpec(size=(224, 224), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), interpolation='bicubic',
-    crop=0.875, squash=False)
-    """
+    """Return the input that a ``preprocessor_config.json`` of transformers describes."""
     try:
         factor = config.get("rescale_factor") or 1 / 255
         most = 255 * float(factor) if config.get("do_rescale", True) else 255.0
@@ -243,13 +223,6 @@ class Preprocess:
 
     The shorter side is resized (the one that needs more of it where height and width differ), or
     both sides if the model wants images squashed.
-
-    Examples
-    --------
-    >>> see = Preprocess(InputSpec((32, 32), mean=(0.5,) * 3, std=(0.5,) * 3, crop=0.875))
-    >>> seen = see(Image.new("RGB", (100, 60), "white"))
-    >>> tuple(seen.shape), seen.dtype, float(seen.min())
-    ((3, 32, 32), torch.float32, 1.0)
     """
 
     input: InputSpec

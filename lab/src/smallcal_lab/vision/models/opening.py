@@ -67,15 +67,6 @@ def open_model(
     VisionModel
         On the CPU; its ``to(device)`` moves it.
 
-    Raises
-    ------
-    InputError
-        If there is no such kind, name or option.
-    FileError
-        If weights are missing, damaged or of another architecture; it names the file.
-    MissingExtraError
-        If the library of that kind is not installed.
-
     Examples
     --------
     >>> model = open_model("timm:resnet10t", classes=7, pretrained=False)

@@ -10,19 +10,21 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from smallcal.data.shown import one_line
-from smallcal.errors import FileError, file_errors, missing_file, needing
+from smallcal.errors import FileError, SmallcalError, file_errors, missing_file, needing
 from smallcal.io.memory import refuse_bomb
 from smallcal.io.readers import refuse_zip_bomb
 
 with needing("torch", "vision", "opening a model", of="smallcal-lab"):
     import torch
     from torch import Tensor, nn
+
+# timm's script for training keeps its arguments so in a checkpoint; nothing of it runs.
+torch.serialization.add_safe_globals([argparse.Namespace])
 
 #: The checkpoints of ``smallcal train``.
 FORMAT = "smallcal-checkpoint-1"
@@ -59,10 +61,25 @@ def read_weights(path: str | Path) -> Weights:
     file = existing(path, "the checkpoint")
     if file.suffix not in _SUFFIXES:
         raise FileError(f"{file}: a checkpoint must end in one of {', '.join(_SUFFIXES)}")
-    with file_errors(f"cannot read {file}"):
-        content = _safetensors(file) if file.suffix == ".safetensors" else _torch(file)
-    key = next((key for key in _KEYS if isinstance(content.get(key), Mapping)), None)
-    state = content if key is None else content[key]
+    try:
+        with file_errors(f"cannot read {file}"):
+            content = _content(file)
+    except SmallcalError:
+        raise
+    except Exception as error:  # a file that is cut off makes torch raise whatever it likes
+        if isinstance(error, pickle.UnpicklingError) and re.search(
+            "Unsupported|GLOBAL", str(error)
+        ):
+            raise FileError(
+                f"{file} holds more than tensors, and reading that could run code, which is never "
+                "done; write it with torch.save(model.state_dict(), FILE)"
+            ) from error
+        why = f"{type(error).__name__}: {one_line(error)[:120]}"
+        raise FileError(f"{file} is damaged or not a checkpoint ({why})") from error
+    about = dict(content) if isinstance(content, Mapping) else {}
+    state = next((about.pop(key) for key in _KEYS if isinstance(about.get(key), Mapping)), None)
+    if state is None:
+        state, about = about, {}
     if not state or not all(isinstance(one, torch.Tensor) for one in state.values()):
         raise FileError(
             f"{file} holds no state dict: tensors by name, alone or under {', '.join(_KEYS)}"
@@ -71,42 +88,20 @@ def read_weights(path: str | Path) -> Weights:
     size = sum(one.numel() * one.element_size() for one in state.values())
     refuse_bomb(str(file), size=size, stored=file.stat().st_size)
     cut = len(_prefix(map(str, state)))
-    about = {} if key is None else {str(name): content[name] for name in content if name != key}
     return Weights(file, {str(name)[cut:]: value for name, value in state.items()}, about)
 
 
-def _safetensors(file: Path) -> Mapping[Any, Any]:
-    with needing("safetensors", "safetensors", "reading .safetensors files"):
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    try:
-        return dict(load_file(file))
-    except SafetensorError as error:
-        raise FileError(f"{file} is damaged: {one_line(error)[:200]}") from None
-
-
-def _torch(file: Path) -> Mapping[Any, Any]:
-    # timm's script for training keeps its arguments so; nothing of it runs. From torch 2.5 on.
-    allow = getattr(torch.serialization, "safe_globals", lambda _: nullcontext())
-    with warnings.catch_warnings(), allow([argparse.Namespace]):
+def _content(file: Path) -> Any:
+    if file.suffix == ".safetensors":
+        with needing("safetensors", "safetensors", "reading .safetensors files"):
+            from safetensors.torch import load_file
+        return load_file(file)
+    refuse_zip_bomb(file)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            refuse_zip_bomb(file)
-            # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
-            mapped = zipfile.is_zipfile(file)
-            found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
-        except (OSError, FileError):
-            raise
-        except Exception as error:  # a file that is cut off makes torch raise whatever it likes
-            code = isinstance(error, pickle.UnpicklingError)
-            if code and any(word in str(error) for word in ("Unsupported", "GLOBAL")):
-                raise FileError(
-                    f"{file} holds more than tensors, and reading that could run code, which is "
-                    "never done; write it with torch.save(model.state_dict(), FILE)"
-                ) from error
-            why = f"{type(error).__name__}: {one_line(error)[:120]}"
-            raise FileError(f"{file} is damaged or not a checkpoint ({why})") from error
-    return found if isinstance(found, Mapping) else {}
+        # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
+        mapped = zipfile.is_zipfile(file)
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
 
 
 def _prefix(names: Iterable[str]) -> str:
