@@ -368,7 +368,7 @@ class TestFingerprint:
         assert re.fullmatch("[0-9a-f]{64}", prints[0])
 
     def test_half_precision_and_empty_tensors(self):
-        from smallcal_lab.vision.models.weights import fingerprint
+        from smallcal_lab.vision.models.built import fingerprint
 
         module = torch.nn.Linear(3, 2, bias=False).bfloat16()
         module.register_buffer("none", torch.empty(0, 4))

@@ -1,7 +1,9 @@
-"""Models of images by one string, ``KIND:NAME`` or ``KIND:NAME?option=value``."""
+"""Models of images by one string, ``KIND:NAME`` or ``KIND:NAME?option=value``, ONNX among them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,20 +11,32 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smallcal.data.shown import one_line
-from smallcal.errors import FileError, InputError, choose
+from smallcal.errors import FileError, InputError, choose, needing
+from smallcal.io.paths import file_sha256
 from smallcal_lab.vision.models import libraries
-from smallcal_lab.vision.models.built import finish
-from smallcal_lab.vision.models.from_onnx import open_onnx
+from smallcal_lab.vision.models.built import FORMAT, existing, finish, read_weights
 from smallcal_lab.vision.models.model import (
     CODE,
     INPUT,
+    InputSpec,
     Order,
+    Preprocess,
     VisionModel,
+    changed,
     checkpoint_of,
+    processor_input,
+    spec_of,
     split_source,
 )
-from smallcal_lab.vision.models.weights import FORMAT, read_weights
+
+#: Where a file says what its network sees: JSON with the fields of InputSpec.
+INPUT_KEY = "smallcal.input"
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
 def open_model(
@@ -131,6 +145,160 @@ def _open_checkpoint(order: Order) -> VisionModel:
     if model.untrained and order.classes is None:
         raise FileError(f"{file} is damaged: its weights are not of {classes:,} classes")
     return replace(model, source=order.source)
+
+
+# --- ONNX -----------------------------------------------------------------------------------------
+
+
+class Session:
+    """A network and how it is called; options may name its ``logits`` and ``features``."""
+
+    def __init__(self, order: Order, file: Path) -> None:
+        self.source, self.file = order.source, file
+        self.names = {"logits": "", "features": ""}
+        for name in order.options.keys() - self.names:
+            raise InputError(f"{self.source} has no option {name!r}; {choose(name, self.names)}")
+        self.names.update({name: str(value) for name, value in order.options.items()})
+        self.to("cpu")
+        takes, *more = self.session.get_inputs()
+        self.shape, self.dtype = takes.shape, _TYPES.get(takes.type)
+        if more or len(self.shape) != 4 or self.dtype is None:
+            raise InputError(
+                f"{self.source} must take one batch of images as floats; it takes {takes.name} "
+                f"{takes.type} {self.shape}"
+            )
+        _, first, *sides, last = self.shape
+        self.channels_last = last == 3 and first != 3
+        if isinstance(first, int) and first != 3 and not self.channels_last:
+            raise InputError(f"{self.source} must take images of 3 colours; it takes {self.shape}")
+        height, width = (first, *sides) if self.channels_last else (*sides, last)
+        known = isinstance(height, int) and isinstance(width, int)
+        self.size = (height, width) if known else None
+
+    def to(self, device: str) -> None:
+        """Run on a device from now on."""
+        with needing("onnxruntime", "onnx", "running an ONNX model"):
+            import onnxruntime
+        kind, _, number = str(device).partition(":")
+        wanted = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(kind)
+        if wanted not in onnxruntime.get_available_providers():
+            raise InputError(f"this onnxruntime cannot run on {device!r}")
+        place = [(wanted, {"device_id": int(number or 0)})] if kind == "cuda" else [wanted]
+        quiet = onnxruntime.SessionOptions()
+        quiet.log_severity_level = 3
+        try:
+            self.session: Any = onnxruntime.InferenceSession(self.file, quiet, providers=place)
+        except Exception as error:  # its errors have no common parent but this
+            raise FileError(f"{self.file} cannot be loaded: {one_line(error)[:200]}") from error
+
+    def run(self, batch: Any) -> dict[str, NDArray[Any]]:
+        """Return all outputs for a batch (n x 3 x height x width), by name."""
+        rows = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch, dtype=self.dtype)
+        if self.channels_last:
+            rows = np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
+        names = [one.name for one in self.session.get_outputs()]
+        takes = self.session.get_inputs()[0].name
+        step = self.shape[0] if isinstance(self.shape[0], int) else max(len(rows), 1)
+        parts = []
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            # A network for a fixed number of images gets as many, and the copies are left out.
+            full = np.concatenate([part, part[:1].repeat(step - len(part), axis=0)])
+            said = self.session.run(names, {takes: full})
+            parts.append([np.atleast_1d(one)[: len(part)] for one in said])
+        joined = zip(*parts, strict=True)
+        return {name: np.concatenate(one) for name, one in zip(names, joined, strict=True)}
+
+    def __call__(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return logits and features of a batch."""
+        said = self.run(batch)
+        return said[self.names["logits"]], said.get(self.names["features"])
+
+    def look(self, spec: InputSpec) -> int:
+        """Show it images; find out which output is which; return the number of classes."""
+        noise = np.random.default_rng(0).normal(size=(2, 3, *spec.size))
+        try:
+            said = self.run(noise)
+        except Exception as error:  # its errors have no common parent but this
+            raise InputError(
+                f"{self.source} cannot take images of {spec.size[0]} x {spec.size[1]}: "
+                f"{one_line(error)[:200]}"
+            ) from error
+        flat = [name for name, one in said.items() if one.ndim == 2 and len(one) == 2]
+        if "features" in flat and len(flat) > 1:
+            self.names["features"] = self.names["features"] or "features"
+        rest = [name for name in flat if name != self.names["features"]]
+        only = rest[0] if len(rest) == 1 else ""
+        self.names["logits"] = self.names["logits"] or ("logits" if "logits" in rest else only)
+        for what, name in self.names.items():
+            if (name or what == "logits") and name not in flat:
+                shown = ", ".join(f"{one} {said[one].shape}" for one in said)
+                raise InputError(
+                    f"{self.source}: it is not clear which output is {what}: for two images it "
+                    f"gives {shown}; write ?{what}=NAME, of one with two dimensions"
+                )
+        logits = said[self.names["logits"]]
+        if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-4):
+            raise InputError(
+                f"{self.source}: {self.names['logits']} are probabilities, not logits; export "
+                "the network without its softmax"
+            )
+        return int(logits.shape[1])
+
+
+def open_onnx(order: Order) -> VisionModel:
+    """Open a file of ONNX with its preprocessing."""
+    if order.checkpoint is not None:
+        raise InputError(f"{order.source} has its weights inside; it takes no checkpoint")
+    file = existing(order.place, "the network")
+    session = Session(order, file)
+    spec = _input(order, session)
+    classes = session.look(spec)
+    if order.classes not in (None, classes):
+        raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
+    # Large weights lie beside the file.
+    beside = [file.with_name(file.name + end) for end in (".data", "_data")]
+    digests = [file_sha256(one) for one in (file, *beside) if one.is_file()]
+    several = hashlib.sha256("".join(digests).encode()).hexdigest()
+    return VisionModel(
+        source=order.source,
+        name=order.name.removesuffix(".onnx"),
+        classes=classes,
+        preprocess=Preprocess(spec),
+        outputs=session,
+        fingerprint=digests[0] if len(digests) == 1 else several,
+        input=spec,
+    )
+
+
+def _input(order: Order, session: Session) -> InputSpec:
+    """Return what the network sees: as the file says, or one beside it, or the options."""
+    said = session.session.get_modelmeta().custom_metadata_map.get(INPUT_KEY)
+    beside = session.file.with_name("preprocessor_config.json")
+    if said is not None:
+        where = f"{order.source}, {INPUT_KEY}"
+        spec = spec_of(_json(said, where), where)
+    elif beside.is_file():
+        spec = processor_input(_json(beside.read_bytes(), str(beside)), order.source)
+    elif {"mean", "std"} <= order.input.keys() and (session.size or "size" in order.input):
+        spec = InputSpec(session.size or (1, 1))
+    else:
+        raise InputError(
+            f"{order.source} does not say how images are prepared: write ?input.size=224"
+            "&input.mean=0.485,0.456,0.406&input.std=0.229,0.224,0.225, or put its "
+            f"preprocessor_config.json beside it, or {INPUT_KEY} into its metadata"
+        )
+    spec = changed(spec, order.input)
+    if session.size not in (None, spec.size):
+        raise InputError(f"{order.source} takes images of {session.size}, not of {spec.size}")
+    return spec
+
+
+def _json(text: str | bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FileError(f"{where} is not JSON: {one_line(error)}") from None
 
 
 #: What can be opened.
