@@ -13,11 +13,10 @@ import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
-from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose, did_you_mean, file_errors
 from smallcal.io.npy import map_npy
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.vision.image_set import ImageSet
+from smallcal_lab.vision.image_set import ImageSet, one_line_errors
 
 _TEN = "airplane automobile bird cat deer dog frog horse ship truck"
 _HUNDRED = """
@@ -252,16 +251,11 @@ def _array(raw: Any, kind: Any, shape: Any, *, order: Any) -> np.ndarray[Any, An
 
 def read_batch(file: Path) -> dict[str, Any]:
     """Return the dictionary in a pickle of CIFAR: lists, numbers, text and arrays by name."""
-    if not file.is_file() or file.stat().st_size > MAX_BYTES:
-        raise FileError(f"{file} is not a batch of CIFAR: no file, or over {MAX_BYTES:,} bytes")
-    try:
-        with file_errors(f"cannot read {file}"), file.open("rb") as stream:
+    with one_line_errors(f"{file} is not a batch of CIFAR", FileError):
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            raise ValueError(f"no file, or over {MAX_BYTES:,} bytes")
+        with file.open("rb") as stream:
             found = _Reader(stream, encoding="bytes").load()
         if not isinstance(found, dict):
-            raise pickle.UnpicklingError("it does not hold a dictionary")
+            raise ValueError("it does not hold a dictionary")
         return {_made(key): _made(value) for key, value in found.items()}
-    except FileError:
-        raise
-    except Exception as error:  # a damaged pickle makes the reader raise whatever it likes
-        why = one_line(error)[:200] or "it ends too early"
-        raise FileError(f"{file} is not a batch of CIFAR: {why}") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from PIL import Image
 
 from smallcal.data.predictions import IntArray
 from smallcal.data.shown import one_line
-from smallcal.errors import FileError, InputError
+from smallcal.errors import FileError, InputError, SmallcalError
 
 #: How names of image files end, in small letters.
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -137,19 +138,31 @@ def _frozen(numbers: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> IntAr
     return result
 
 
+@contextmanager
+def one_line_errors(what: str, kind: type[SmallcalError] | None = None) -> Iterator[None]:
+    """Say in one line what code that is not ours objects to: its errors have no one type.
+
+    Without a kind it is a FileError; but a TypeError is an InputError, an option that is unknown.
+    """
+    try:
+        yield
+    except SmallcalError:
+        raise
+    except Exception as error:
+        raised = kind or (InputError if isinstance(error, TypeError) else FileError)
+        why = getattr(error, "strerror", None) or one_line(error)[:300] or type(error).__name__
+        raise raised(f"{what}: {why}") from error
+
+
 def read_image(file: Path) -> Image.Image:
     """Return the image in a file, whole and in RGB."""
-    if not file.is_file():  # also a pipe, which would be waited for
-        raise FileError(f"cannot read the image {file}: there is no such file")
-    try:
-        with warnings.catch_warnings():  # of odd notes, which thousands of photographs have
-            warnings.filterwarnings("ignore", module="PIL")
-            with Image.open(file, formats=_FORMATS) as image:
-                return to_rgb(image)
-    except FileError as error:
-        raise error.about(file) from None
-    except Exception as error:  # what Pillow raises for damaged files has no one type
-        raise FileError(f"cannot read the image {file}: {one_line(error)[:200]}") from error
+    with one_line_errors(f"cannot read the image {file}", FileError), warnings.catch_warnings():
+        if not file.is_file():  # also a pipe, which would be waited for
+            raise FileNotFoundError("there is no such file")
+        # Of odd notes, which thousands of photographs have.
+        warnings.filterwarnings("ignore", module="PIL")
+        with Image.open(file, formats=_FORMATS) as image:
+            return to_rgb(image)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -167,11 +180,11 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB":
         return image.copy()  # of the picture alone: not tied to the file that it came from
     if image.mode == "F":
-        raise FileError("its pixels are fractions, and the value of white is unknown; store bytes")
+        raise ValueError("its pixels are fractions, and the value of white is unknown; store bytes")
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
-            raise FileError(
+            raise ValueError(
                 "its pixels have 32 bits, and the value of white is unknown; store bytes"
             )
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, MissingExtraError, choose, missing_file
 from smallcal_lab.vision import cifar, folders
-from smallcal_lab.vision.image_set import ImageSet, to_rgb
+from smallcal_lab.vision.image_set import ImageSet, one_line_errors, to_rgb
 
 #: What can be opened from a folder: functions that open a part of it, and that list its parts.
 KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[str, ...]]]] = {
@@ -133,27 +131,17 @@ class Table:
 
     def read(self, row: int, name: str) -> Image.Image:
         """Return one image in RGB."""
-        try:
+        with one_line_errors(f"cannot read the image in row {row} of {self.name}", FileError):
             return to_rgb(self.table[row][self.column])
-        except Exception as error:  # what Pillow raises for damaged images has no one type
-            why = one_line(error)[:200]
-            raise FileError(f"cannot read the image in row {row} of {self.name}: {why}") from error
 
 
-@contextmanager
-def _package(place: str) -> Iterator[Any]:
-    """Give the package ``datasets``; say in one line what it objects to."""
+def _package() -> Any:
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(
-            f"{HUB}: needs the package 'datasets': pip install datasets"
-        ) from None
-    try:
-        yield datasets
-    except (OSError, ValueError, RuntimeError, ImportError, LookupError) as error:
-        why = one_line(error)[:300]
-        raise FileError(f"{HUB}:{place} cannot be loaded: {why}") from None
+        needed = f"{HUB}: needs the package 'datasets': pip install datasets"
+        raise MissingExtraError(needed) from None
+    return datasets
 
 
 def _named(place: str) -> tuple[str, str | None, str]:
@@ -167,7 +155,8 @@ def _named(place: str) -> tuple[str, str | None, str]:
 def _hub_parts(place: str) -> tuple[str, ...]:
     """Return the splits of a data set."""
     name, config, _ = _named(place)
-    with _package(place) as datasets:
+    datasets = _package()
+    with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
         if not Path(name).is_dir():
             return tuple(datasets.get_dataset_split_names(name, config))
         saved = datasets.load_from_disk(name)
@@ -177,7 +166,8 @@ def _hub_parts(place: str) -> tuple[str, ...]:
 def _open_hub(place: str) -> ImageSet:
     """Return one split of a data set, or of a folder that its ``save_to_disk`` wrote."""
     name, config, part = _named(place)
-    with _package(place) as datasets:
+    datasets = _package()
+    with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
         if Path(name).is_dir():
             found = datasets.load_from_disk(name)
         else:

@@ -24,19 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from smallcal.calibrators.signals.heads import FLOOR
-from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import device_of, evaluating, logits_of
 from smallcal.errors import (
     FileError,
     InputError,
-    SmallcalError,
     choose,
-    file_errors,
     missing_file,
     needing,
 )
 from smallcal.io.memory import refuse_bomb
 from smallcal.io.readers import refuse_zip_bomb
+from smallcal_lab.vision.image_set import one_line_errors
 from smallcal_lab.vision.models.model import InputSpec, Order, Preprocess, VisionModel, changed
 
 with needing("torch", "vision", "opening a model", of="smallcal-lab"):
@@ -109,13 +107,13 @@ def finish(build: Builder, order: Order) -> VisionModel:
     built, classes = _looked_at(build, order)
     untrained, about = built.untrained, weights.about if weights else {}
     if weights:
-        name, last = _last_layer(built.module, classes)
-        there = outputs_in(weights, built.module, name) if last is not None else None
-        if order.classes is None and there not in (None, classes):  # as many as the file has
-            built, classes = _looked_at(build, replace(order, classes=there))
-        untrained = load_into(
-            *(built.module, weights, order.source), new=order.classes, translate=built.translate
+        name = _last_layer(built.module, classes)[0].removeprefix(
+            _prefix(built.module.state_dict())
         )
+        there = weights.state.get(f"{name}.weight")
+        if order.classes is None and there is not None and len(there) != classes:
+            built, classes = _looked_at(build, replace(order, classes=len(there)))
+        untrained = load_into(built, weights, order)
     if order.classes not in (None, classes):
         raise InputError(
             f"{order.source} gives {classes:,} columns, not {order.classes:,}, and has no "
@@ -124,13 +122,15 @@ def finish(build: Builder, order: Order) -> VisionModel:
     names, seed = about.get("class_names"), about.get("seed")
     if not isinstance(names, list | tuple):
         names = built.class_names
-    run = _temperatures if head.get("features") == "temperature" else _features
+    run: Any = partial(_seen, built.module, _last_layer(built.module, classes)[1])
+    if head.get("features") == "temperature":
+        run = built.module.scaled
     return VisionModel(
         source=order.source,
         name=order.name,
         classes=classes,
         preprocess=(not order.input and built.preprocess) or Preprocess(built.input),
-        outputs=partial(run, built.module, _last_layer(built.module, classes)[1]),
+        outputs=partial(_asked, built.module, run),
         fingerprint=fingerprint(built.module),
         input=built.input,
         module=built.module,
@@ -146,17 +146,10 @@ def _looked_at(build: Builder, order: Order) -> tuple[Built, int]:
     built = replace(built, input=changed(built.input, order.input))
     height, width = built.input.size
     batch = torch.full((2, 3, height, width), 0.5, device=device_of(built.module))
-    try:
-        with evaluating(built.module):
-            said = built.module(batch)
-            shape = tuple(logits_of(said).shape)
-    except InputError as error:
-        raise error.about(order.source) from None
-    except Exception as error:  # what the network's own code raises when images do not fit it
-        raise InputError(
-            f"{order.source} cannot take images of {height} x {width}: "
-            f"{type(error).__name__}: {one_line(error)[:200]}"
-        ) from error
+    what = f"{order.source} cannot take images of {height} x {width}"
+    with one_line_errors(what, InputError), evaluating(built.module):
+        said = built.module(batch)
+        shape = tuple(logits_of(said).shape)
     if len(shape) != 2 or shape[0] != 2 or shape[1] < 2:
         raise InputError(
             f"{order.source} must give one row of logits for each image, of two classes at least; "
@@ -190,12 +183,10 @@ def last_of_size(module: nn.Module, classes: int) -> tuple[str, nn.Module | None
     return found
 
 
-def _features(
-    module: nn.Module, last: nn.Module | None, batch: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Return logits and what the last layer saw, of a model that is not trained now."""
+def _asked(module: nn.Module, run: Callable[[Tensor], Any], batch: Tensor) -> Any:
+    """Return what a model that is not trained now says of a batch."""
     with evaluating(module):
-        return _seen(module, last, batch)
+        return run(batch)
 
 
 def _seen(run: nn.Module, last: nn.Module | None, batch: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -243,21 +234,8 @@ def read_weights(path: str | Path) -> Weights:
     file = existing(path, "the checkpoint")
     if file.suffix not in _SUFFIXES:
         raise FileError(f"{file}: a checkpoint must end in one of {', '.join(_SUFFIXES)}")
-    try:
-        with file_errors(f"cannot read {file}"):
-            content = _content(file)
-    except SmallcalError:
-        raise
-    except Exception as error:  # a file that is cut off makes torch raise whatever it likes
-        if isinstance(error, pickle.UnpicklingError) and re.search(
-            "Unsupported|GLOBAL", str(error)
-        ):
-            raise FileError(
-                f"{file} holds more than tensors, and reading that could run code, which is never "
-                "done; write it with torch.save(model.state_dict(), FILE)"
-            ) from error
-        why = f"{type(error).__name__}: {one_line(error)[:120]}"
-        raise FileError(f"{file} is damaged or not a checkpoint ({why})") from error
+    with one_line_errors(f"{file} is damaged or not a checkpoint", FileError):
+        content = _content(file)
     about = dict(content) if isinstance(content, Mapping) else {}
     state = next((about.pop(key) for key in _KEYS if isinstance(about.get(key), Mapping)), None)
     if state is None:
@@ -279,11 +257,19 @@ def _content(file: Path) -> Any:
             from safetensors.torch import load_file
         return load_file(file)
     refuse_zip_bomb(file)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
-        mapped = zipfile.is_zipfile(file)
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # Mapped, so that what is not asked for, such as an optimiser's state, is not read.
+            mapped = zipfile.is_zipfile(file)
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+    except pickle.UnpicklingError as error:
+        if not re.search("Unsupported|GLOBAL", str(error)):
+            raise
+        raise FileError(
+            f"{file} holds more than tensors, and reading that could run code, which is never "
+            "done; write it with torch.save(model.state_dict(), FILE)"
+        ) from error
 
 
 def _prefix(names: Iterable[str]) -> str:
@@ -292,36 +278,22 @@ def _prefix(names: Iterable[str]) -> str:
     return found[0] if found else ""
 
 
-def outputs_in(weights: Weights, module: nn.Module, layer: str) -> int | None:
-    """Return how many outputs a module's layer has in a file; None if it is not there."""
-    bare = layer.removeprefix(_prefix(module.state_dict()))
-    weight = weights.state.get(f"{bare}.weight")
-    return None if weight is None or weight.ndim < 2 else int(weight.shape[0])
-
-
-def load_into(
-    module: nn.Module,
-    weights: Weights,
-    source: str,
-    *,
-    new: int | None = None,
-    translate: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
-) -> bool:
+def load_into(built: Built, weights: Weights, order: Order) -> bool:
     """Load all weights, or say in one line how they differ; return whether layers stay new.
 
-    Layers with ``new`` outputs may have another number of these in the file, as for other classes:
-    for training. What does not fit is tried again after ``translate``.
+    Layers with the classes that were asked for may have another number of these in the file: for
+    training. What does not fit is tried again after the library has translated it.
     """
-    own = module.state_dict()
-    wrong, fits = _compared(own, weights.state, new)
-    if wrong and translate:
-        wrong, fits = _compared(own, translate(weights.state), new)
+    own = built.module.state_dict()
+    wrong, fits = _compared(own, weights.state, order.classes)
+    if wrong and built.translate:
+        wrong, fits = _compared(own, built.translate(weights.state), order.classes)
     if wrong:
         raise FileError(
-            f"{weights.file} is of another architecture than {source}, which has {len(own):,} "
-            f"tensors: {wrong}"
+            f"{weights.file} is of another architecture than {order.source}, which has "
+            f"{len(own):,} tensors: {wrong}"
         )
-    module.load_state_dict({**own, **fits})
+    built.module.load_state_dict({**own, **fits})
     return len(fits) < len(own)
 
 
@@ -405,10 +377,14 @@ class TemperatureHead(nn.Module):
         """Return T(x) of each image."""
         return self.parts(images)[1]
 
+    def scaled(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return z / T(x), and T(x) as n x 1."""
+        logits, temperature = self.parts(images)
+        return logits / temperature.unsqueeze(1), temperature.unsqueeze(1)
+
     def forward(self, images: Tensor) -> Tensor:
         """Return z / T(x)."""
-        logits, temperature = self.parts(images)
-        return logits / temperature.unsqueeze(1)
+        return self.scaled(images)[0]
 
 
 def _headed(build: Builder, head: Mapping[str, Any], order: Order) -> Built:
@@ -422,14 +398,6 @@ def _headed(build: Builder, head: Mapping[str, Any], order: Order) -> Built:
     stop = head["temperature"] == "stop-grad"
     module = TemperatureHead(built.module, last, width=head.get("width", 128), stop=stop)
     return replace(built, module=module, translate=None)  # names are others now
-
-
-def _temperatures(module: Any, _: object, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits, and T(x) in the place of features: n x 1."""
-    with evaluating(module):
-        logits, temperature = module.parts(batch)
-    found = temperature.unsqueeze(1)
-    return logits / found, found
 
 
 def _require_options(head: Mapping[str, Any], source: str) -> None:

@@ -10,8 +10,7 @@ import inspect
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from smallcal.errors import (
     FileError,
     InputError,
     MissingExtraError,
-    SmallcalError,
     choose,
     did_you_mean,
     missing_file,
     needing,
 )
+from smallcal_lab.vision.image_set import one_line_errors
 from smallcal_lab.vision.models.built import Built, Logits, last_of_size
 from smallcal_lab.vision.models.model import (
     BY_HAND,
@@ -69,19 +68,6 @@ def library(name: str, source: str) -> Any:
             f"opening {source}: {name} cannot be imported ({one_line(error)[:150]}); torch and "
             "torchvision must be of versions and builds that match"
         ) from None
-
-
-@contextmanager
-def _one_line(what: str, kind: type[SmallcalError] = FileError) -> Iterator[None]:
-    """Say in one line what code that is not ours objects to; its errors have no one type."""
-    try:
-        yield
-    except SmallcalError:
-        raise
-    except Exception as error:
-        why = f"{what}: {type(error).__name__}: {one_line(error)[:300]}"
-        # An option that a network does not take is a TypeError.
-        raise (InputError if isinstance(error, TypeError) else kind)(why) from error
 
 
 def reach(url: str) -> str:
@@ -152,7 +138,7 @@ def build_timm(order: Order) -> Built:
     options = dict(order.options)
     if order.classes is not None:
         options["num_classes"] = order.classes
-    with _one_line(f"{order.source} cannot be loaded"):
+    with one_line_errors(f"{order.source} cannot be loaded"):
         module = timm.create_model(order.place, pretrained=order.pretrained, **options)
         asked = {"img_size": options["img_size"]} if "img_size" in options else {}
         config = timm.data.resolve_data_config(asked, model=module)
@@ -225,7 +211,7 @@ def build_torchvision(order: Order) -> Built:
         _require_address(order.source, weights.url)
     elif order.classes is not None:
         options["num_classes"] = order.classes
-    with _one_line(f"{order.source} cannot be loaded"):
+    with one_line_errors(f"{order.source} cannot be loaded"):
         module = models.get_model(name, weights=weights if order.pretrained else None, **options)
         see = weights.transforms()
     new = not order.pretrained or order.classes not in (None, len(names))
@@ -279,7 +265,7 @@ def build_hf(order: Order) -> Built:
         files += [] if "size" in order.input else [("preprocessor_config.json",)]
         known = "name a folder that holds it and its config.json: hf:DIR"
         here = not _from_hub(order.source, place, *files, instead=known)
-    with _one_line(f"{order.source} cannot be loaded"):
+    with one_line_errors(f"{order.source} cannot be loaded"):
         return _from_transformers(transformers, order, place, here=here)
 
 
@@ -364,13 +350,13 @@ def build_factory(order: Order) -> Built:
         # It stays there: the factory may import more when it is called, and so may processes
         # that load images.
         sys.path.insert(0, here)
-    with _one_line(f"{order.source}, importing {where}"):
+    with one_line_errors(f"{order.source}, importing {where}"):
         code = importlib.import_module(where)
     factory, options = getattr(code, name, None), dict(order.options)
     if not callable(factory):
         own = [key for key, one in vars(code).items() if getattr(one, "__module__", "") == where]
         raise InputError(f"{order.source}: {where} has no factory {name!r}; {choose(name, own)}")
-    with _one_line(order.source, InputError):
+    with one_line_errors(order.source, InputError):
         takes = inspect.signature(factory).parameters
         any_name = any(one.kind is one.VAR_KEYWORD for one in takes.values())
         if order.classes is not None and (any_name or "num_classes" in takes):
@@ -391,7 +377,7 @@ def _seen_by(module: nn.Module, how: Callable[..., Any] | None, order: Order) ->
         if (said := getattr(one, "input_spec", None)) is not None:
             return spec_of(said, f"{order.source}, input_spec")
     if how is not None:
-        with _one_line(f"{order.source}, its preprocessing", InputError):
+        with one_line_errors(f"{order.source}, its preprocessing", InputError):
             _, height, width = how(_GREY).shape
         return InputSpec((height, width))
     if "size" in order.input:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, choose, needing
 from smallcal.io.paths import file_sha256
+from smallcal_lab.vision.image_set import one_line_errors
 from smallcal_lab.vision.models import libraries
 from smallcal_lab.vision.models.built import FORMAT, existing, finish, read_weights
 from smallcal_lab.vision.models.model import (
@@ -122,13 +123,12 @@ def _open_checkpoint(order: Order) -> VisionModel:
     file = Path(order.place).expanduser()
     about = read_weights(file).about
     source, options = about.get("source"), about.get("options")
-    if about.get("format") != FORMAT or not isinstance(source, str):
+    named = isinstance(options, dict) and all(isinstance(name, str) for name in options)
+    if about.get("format") != FORMAT or not isinstance(source, str) or not named:
         raise FileError(
             f"{file} does not say its network, as files of smallcal train do: "
             "name the network, with this file as its checkpoint"
         )
-    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        raise FileError(f"{file} is damaged: its options must have names")
     own = {f"{INPUT}{name}": value for name, value in order.input.items()} | order.options
     code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
     try:
@@ -186,10 +186,8 @@ class Session:
         place = [(wanted, {"device_id": int(number or 0)})] if kind == "cuda" else [wanted]
         quiet = onnxruntime.SessionOptions()
         quiet.log_severity_level = 3
-        try:
+        with one_line_errors(f"{self.file} cannot be loaded", FileError):
             self.session: Any = onnxruntime.InferenceSession(self.file, quiet, providers=place)
-        except Exception as error:  # its errors have no common parent but this
-            raise FileError(f"{self.file} cannot be loaded: {one_line(error)[:200]}") from error
 
     def run(self, batch: Any) -> dict[str, NDArray[Any]]:
         """Return all outputs for a batch (n x 3 x height x width), by name."""
@@ -217,13 +215,8 @@ class Session:
     def look(self, spec: InputSpec) -> int:
         """Show it images; find out which output is which; return the number of classes."""
         noise = np.random.default_rng(0).normal(size=(2, 3, *spec.size))
-        try:
+        with one_line_errors(f"{self.source} cannot take images of {spec.size}", InputError):
             said = self.run(noise)
-        except Exception as error:  # its errors have no common parent but this
-            raise InputError(
-                f"{self.source} cannot take images of {spec.size[0]} x {spec.size[1]}: "
-                f"{one_line(error)[:200]}"
-            ) from error
         flat = [name for name, one in said.items() if one.ndim == 2 and len(one) == 2]
         if "features" in flat and len(flat) > 1:
             self.names["features"] = self.names["features"] or "features"
@@ -295,10 +288,8 @@ def _input(order: Order, session: Session) -> InputSpec:
 
 
 def _json(text: str | bytes, where: str) -> Any:
-    try:
+    with one_line_errors(f"{where} is not JSON", FileError):
         return json.loads(text)
-    except ValueError as error:
-        raise FileError(f"{where} is not JSON: {one_line(error)}") from None
 
 
 #: What can be opened.
