@@ -44,17 +44,12 @@ class ImageSplit:
 
     Attributes
     ----------
-    rule : str
+    rule, seed : str, int
         How it was made.
-    seed : int
     parts : mapping of str to ndarray of int64
         Row numbers in rising order; no row is in two parts.
-    images : str
-        The name of the images.
-    images_sha256 : str
-        Their checksum.
-    n : int
-        How many they are.
+    images, images_sha256, n : str, str, int
+        The images: their name, their checksum, how many they are.
     """
 
     rule: str

@@ -123,8 +123,7 @@ def _open_checkpoint(order: Order) -> VisionModel:
     file = Path(order.place).expanduser()
     about = read_weights(file).about
     source, options = about.get("source"), about.get("options")
-    named = isinstance(options, dict) and all(isinstance(name, str) for name in options)
-    if about.get("format") != FORMAT or not isinstance(source, str) or not named:
+    if about.get("format") != FORMAT or type(source) is not str or not isinstance(options, dict):
         raise FileError(
             f"{file} does not say its network, as files of smallcal train do: "
             "name the network, with this file as its checkpoint"
@@ -132,7 +131,7 @@ def _open_checkpoint(order: Order) -> VisionModel:
     own = {f"{INPUT}{name}": value for name, value in order.input.items()} | order.options
     code = own.pop(CODE, None) if source.startswith(f"{CODE}:") else None
     try:
-        kind, inner = _order(source, {**options, **own})
+        kind, inner = _order(source, {**{str(name): one for name, one in options.items()}, **own})
         classes = order.classes or _classes(about.get("classes"))
     except InputError as error:
         raise FileError(f"{file}: {error}") from None
