@@ -111,14 +111,15 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
     data, labels = [], []
     for file in (_inside(kind, place) / name for name in _FILES[kind][part]):
         batch = read_batch(file)
-        pixels, numbers = batch.get("data"), batch.get(_LABELS[kind])
-        pixels = np.asarray(pixels)
-        if pixels.dtype != np.uint8 or pixels.shape[1:] != (3 * SIDE * SIDE,):
+        pixels: Any = batch.get("data")
+        if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape[1:] != (3 * SIDE * SIDE,):
             raise FileError(
                 f"{file} is not a batch of {kind}: 'data' must hold 3,072 bytes for each image"
             )
         data.append(pixels)
-        labels.append(_numbers(numbers, file, n=len(pixels), most=len(NAMES[kind])))
+        labels.append(
+            _numbers(batch.get(_LABELS[kind]), file, n=len(pixels), most=len(NAMES[kind]))
+        )
     return ImageSet.of(
         f"{kind}-{part}",
         np.concatenate(labels),

@@ -150,8 +150,9 @@ def one_line_errors(what: str, kind: type[SmallcalError] | None = None) -> Itera
         raise
     except Exception as error:
         raised = kind or (InputError if isinstance(error, TypeError) else FileError)
-        why = getattr(error, "strerror", None) or one_line(error)[:300] or type(error).__name__
-        raise raised(f"{what}: {why}") from error
+        name = "" if kind is FileError else f"{type(error).__name__}: "
+        why = getattr(error, "strerror", None) or one_line(error)[:300] or "it ends too early"
+        raise raised(f"{what}: {name}{why}") from error
 
 
 def read_image(file: Path) -> Image.Image:
