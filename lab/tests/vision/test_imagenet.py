@@ -249,7 +249,7 @@ def test_a_damaged_tiny_imagenet_is_one_line(tmp_path):
         with pytest.raises(sc.FileError, match=said):
             open_images(place)
     notes.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(sc.FileError, match="it is not text"):
+    with pytest.raises(sc.FileError, match="an image and its wnid are expected"):
         open_images(place)
     notes.unlink()
     with pytest.raises(sc.FileError, match=r"neither class folders nor val_annotations.txt"):

@@ -108,11 +108,8 @@ def _no_part(source: str, part: str, parts: Iterable[str], otherwise: str) -> In
 
 def _lines_of(file: Path) -> list[str]:
     """Return the lines of a text file that are not empty."""
-    try:
-        with file_errors(f"cannot read {file}"):
-            text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise FileError(f"cannot read {file}: it is not text") from None
+    with file_errors(f"cannot read {file}"):
+        text = file.read_text(encoding="utf-8", errors="replace")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
@@ -132,9 +129,6 @@ def _listed(listing: Path, lines: Iterable[str], folder: Path) -> ByClass:
     if owner:
         raise FileError(f"{folder} lacks {min(owner)}, which {listing} names")
     return images
-
-
-# --- one's own class folders ----------------------------------------------------------------------
 
 
 def folder_parts(place: Path) -> tuple[str, ...]:
@@ -160,16 +154,9 @@ def open_folder(place: Path, part: str) -> ImageSet:
     return set_of(name, by_class(root, names), Files(root), classes=names)
 
 
-# --- Tiny-ImageNet --------------------------------------------------------------------------------
-
-
-def tiny_parts(place: Path) -> tuple[str, ...]:
-    """Return which of "train" and "val" are there."""
-    return _train_and_val(_root("tiny-imagenet", place))
-
-
-def _train_and_val(root: Path) -> tuple[str, ...]:
-    return tuple(part for part in ("train", "val") if (root / part).is_dir())
+def train_and_val(kind: str, place: Path) -> tuple[str, ...]:
+    """Return which of "train" and "val" are there; none where the folder holds the classes."""
+    return tuple(part for part in ("train", "val") if (_root(kind, place) / part).is_dir())
 
 
 def open_tiny(place: Path, part: str) -> ImageSet:
@@ -180,7 +167,7 @@ def open_tiny(place: Path, part: str) -> ImageSet:
     """
     part, whole = part or "val", _root("tiny-imagenet", place)
     root = whole / part
-    if part not in (there := _train_and_val(whole)):
+    if part not in (there := train_and_val("tiny-imagenet", place)):
         raise _no_part(f"tiny-imagenet:{place}", part, there, "it holds neither train nor val")
     if part == "val" and (notes := root / _NOTES).is_file():
         found, pattern = _listed(notes, _lines_of(notes), root / "images"), "images/{name}"
@@ -200,9 +187,6 @@ def open_tiny(place: Path, part: str) -> ImageSet:
     if strange := sorted(set(found) - classes):
         raise FileError(f"the class {strange[0]} is not in {source}")
     return set_of(f"tiny-imagenet-{part}", found, Files(root, pattern), classes=sorted(classes))
-
-
-# --- ImageNet and what shares its classes ---------------------------------------------------------
 
 
 def _wnids_in(root: Path) -> list[str]:
@@ -256,14 +240,9 @@ def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet
     return _of_wnids(name, by_class(root, wnids), Files(root), place)
 
 
-def imagenet_parts(place: Path) -> tuple[str, ...]:
-    """Return which of "train" and "val" are there; none where the folder holds the classes."""
-    return _train_and_val(_root("imagenet", place))
-
-
 def open_imagenet(place: Path, part: str) -> ImageSet:
     """Return a part of ImageNet, in class folders or, its val, as Kaggle has it."""
-    root, parts = _root("imagenet", place), imagenet_parts(place)
+    root, parts = _root("imagenet", place), train_and_val("imagenet", place)
     if not parts and not part:
         return _opened("imagenet", root, place)
     part = part or "val"
@@ -299,20 +278,15 @@ def open_corrupted(place: Path, part: str) -> ImageSet:
     return _opened(f"imagenet-c-{part}", root, place)
 
 
-def _variants(place: Path) -> dict[str, str]:
-    """Return the folders of variants of ImageNet-V2 by what these are called."""
+def v2_parts(place: Path) -> dict[str, str]:
+    """Return which variants of ImageNet-V2 are there, with their folders."""
     names = [name for name in class_folders(place) if name.startswith(_V2)]
     return {name.removeprefix(_V2).removesuffix(_V2_END): name for name in names}
 
 
-def v2_parts(place: Path) -> tuple[str, ...]:
-    """Return which variants of ImageNet-V2 are there; none where the folder holds the classes."""
-    return tuple(_variants(place))
-
-
 def open_v2(place: Path, part: str) -> ImageSet:
     """Return ImageNet-V2, whose folders are called by the column, 0 to 999."""
-    there = _variants(place)
+    there = v2_parts(place)
     if not part and there:
         part = "matched-frequency" if len(there) > 1 else next(iter(there))
     if part and part not in there:

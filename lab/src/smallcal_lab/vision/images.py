@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from smallcal_lab.vision import cifar, folders
 from smallcal_lab.vision.image_set import ImageSet, one_line_errors, to_rgb
 
 #: What can be opened from a folder: functions that open a part of it, and that list its parts.
-KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[str, ...]]]] = {
+KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], Iterable[str]]]] = {
     "folder": (folders.open_folder, folders.folder_parts),
     **{
         name: (partial(cifar.open_clean, name), partial(cifar.clean_parts, name))
@@ -26,8 +26,8 @@ KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[s
         name: (partial(cifar.open_corrupted, name), partial(cifar.corrupted_parts, name))
         for name in ("cifar10-c", "cifar100-c")
     },
-    "tiny-imagenet": (folders.open_tiny, folders.tiny_parts),
-    "imagenet": (folders.open_imagenet, folders.imagenet_parts),
+    "tiny-imagenet": (folders.open_tiny, partial(folders.train_and_val, "tiny-imagenet")),
+    "imagenet": (folders.open_imagenet, partial(folders.train_and_val, "imagenet")),
     "imagenet-c": (folders.open_corrupted, folders.corrupted_parts),
     "imagenet-v2": (folders.open_v2, folders.v2_parts),
     **{
@@ -84,7 +84,7 @@ def image_parts(source: str) -> tuple[str, ...]:
     place, part = _place_of(kind, rest)
     if part:
         raise InputError(f"{source} is already one part; name {kind}:{place}")
-    return KINDS[kind][1](place)
+    return tuple(KINDS[kind][1](place))
 
 
 def image_place(source: str) -> tuple[Path, str]:
@@ -116,9 +116,6 @@ def _place_of(kind: str, rest: str) -> tuple[Path, str]:
         raise FileError(f"{kind}: cannot read {rest!r}: {error}") from None
     what = "a file, not a folder" if place.is_file() else f"not there{missing_file(place)}"
     raise FileError(f"{kind}: the folder {place} is {what}")
-
-
-# --- hf-datasets ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

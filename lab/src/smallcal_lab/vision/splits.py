@@ -126,14 +126,11 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     other = TRAIN if said["share"] else TEST
     if share := "50" if said["halves"] else said["share"]:
         taken = _stratified(labels, rows, float(share) / 100, np.random.default_rng(seed))
-    elif said["first"]:
-        classes, counts = np.unique(labels, return_counts=True)
-        for few in np.flatnonzero(counts < int(said["first"]))[:1]:
-            raise InputError(f"{rule}: class {classes[few]} has {counts[few]:,} images")
-        budget = int(said["first"]) * len(classes)
-        taken = draw_rows(labels, budget, seed=seed, draw=0, way="first-per-class")
     else:
-        taken = draw_rows(labels, min(int(said["random"]), len(rows)), seed=seed, draw=0)
+        each = len(np.unique(labels)) if said["first"] else 1
+        way = "first-per-class" if said["first"] else "stratified"
+        budget = min(int(said["first"] or said["random"]) * each, len(rows))
+        taken = draw_rows(labels, budget, seed=seed, draw=0, way=way)
     rest = np.setdiff1d(rows, taken, assume_unique=True)
     if of_rest := said["of_rest"]:
         # With the paper, what is calibrated on does not depend on what is left.

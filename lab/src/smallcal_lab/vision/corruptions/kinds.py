@@ -21,8 +21,6 @@ from scipy.sparse import csr_array
 
 from smallcal.data.checks import FloatArray
 
-# --- noise ----------------------------------------------------------------------------------------
-
 
 def gaussian_noise(x: FloatArray, rng: Generator, spread: float) -> FloatArray:
     """Add normal noise to every value."""
@@ -43,9 +41,6 @@ def impulse_noise(x: FloatArray, rng: Generator, share: float) -> FloatArray:
 def speckle_noise(x: FloatArray, rng: Generator, spread: float) -> FloatArray:
     """Add normal noise in proportion to every value."""
     return x + spread * x * rng.standard_normal(x.shape)
-
-
-# --- blur -----------------------------------------------------------------------------------------
 
 
 def gaussian_blur(x: FloatArray, _: Generator, sigma: float) -> FloatArray:
@@ -169,9 +164,6 @@ def _taken_from_neighbours(x: FloatArray, reach: int, rng: Generator) -> FloatAr
     while not np.array_equal(farther := following[following], following):
         following = farther
     return x.reshape(height * width, -1)[source[following]].reshape(x.shape)
-
-
-# --- weather --------------------------------------------------------------------------------------
 
 
 _WATER = (175 / 255, 238 / 255, 238 / 255)
@@ -314,9 +306,6 @@ def _drops(liquid: FloatArray, least: float) -> FloatArray:
     caught = np.where(wet, liquid, 0) * ndimage.uniform_filter(lit, 3, mode="mirror")
     most = caught.max()
     return np.asarray(caught / most if most > 0 else caught)
-
-
-# --- digital --------------------------------------------------------------------------------------
 
 
 def contrast(x: FloatArray, _: Generator, kept: float) -> FloatArray:

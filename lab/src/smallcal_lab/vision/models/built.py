@@ -208,9 +208,6 @@ def _seen(run: nn.Module, last: nn.Module | None, batch: Tensor) -> tuple[Tensor
     return logits, found if found.ndim == 2 else found.flatten(1, -2).mean(1)
 
 
-# --- weights --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Weights:
     """Tensors by name, without prefixes that all names share, and what else a file says."""
@@ -334,9 +331,6 @@ def fingerprint(module: nn.Module) -> str:
             content: Any = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             digest.update(content)
     return digest.hexdigest()
-
-
-# --- temperature heads ----------------------------------------------------------------------------
 
 
 class TemperatureHead(nn.Module):

@@ -50,9 +50,6 @@ PATIENCE = 8
 _GREY = Image.new("RGB", (320, 256), "grey")
 
 
-# --- what may not be there ------------------------------------------------------------------------
-
-
 def library(name: str, source: str) -> Any:
     """Import the library of a kind of models, or say what to install."""
     try:
@@ -128,9 +125,6 @@ def _headless(source: str, what: str) -> InputError:
     )
 
 
-# --- timm -----------------------------------------------------------------------------------------
-
-
 def build_timm(order: Order) -> Built:
     """Create a model of timm, ``timm:NAME[.TAG]``, with its own preprocessing."""
     timm = library("timm", order.source)
@@ -190,9 +184,6 @@ def _adapted(module: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return state  # of another architecture: what differs is said of the file itself
 
 
-# --- torchvision ----------------------------------------------------------------------------------
-
-
 def build_torchvision(order: Order) -> Built:
     """Create a model of torchvision, ``torchvision:NAME[.WEIGHTS]``, with its transforms."""
     models = library("torchvision", order.source).models
@@ -230,11 +221,9 @@ def build_torchvision(order: Order) -> Built:
 def _renewed(layer: Any, classes: Any) -> nn.Module:
     """Return a last layer for another number of classes."""
     if isinstance(layer, nn.Linear):
-        return nn.Linear(layer.in_features, classes, bias=layer.bias is not None)
+        return nn.Linear(layer.in_features, classes)
     return nn.Conv2d(layer.in_channels, classes, 1)
 
-
-# --- transformers ---------------------------------------------------------------------------------
 
 #: What a repository's weights may be called.
 _WEIGHTS = (
@@ -335,9 +324,6 @@ def _renamed(network: Any, config: Any, state: dict[str, Tensor]) -> dict[str, T
     other = {name: torch.empty(shape, device="meta") for name, shape, _ in found["mismatched_keys"]}
     unknown = {name: state[name] for name in sorted(found["unexpected_keys"])}
     return {name: own[name] for name in own if name not in missing} | other | unknown
-
-
-# --- one's own code -------------------------------------------------------------------------------
 
 
 def build_factory(order: Order) -> Built:

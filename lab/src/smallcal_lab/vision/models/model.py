@@ -140,7 +140,10 @@ def changed(spec: InputSpec, changes: Mapping[str, Any]) -> InputSpec:
         if name not in known:
             raise InputError(f"the input of a model has no {name!r}; {choose(name, known)}")
         if name == "interpolation":
-            values[name] = _resampling(value).name.lower()
+            ways = [one.name.lower() for one in Image.Resampling]
+            values[name] = str(value).lower()
+            if values[name] not in ways:
+                raise InputError(f"unknown interpolation {value!r}; {choose(str(value), ways)}")
         elif name == "squash" and isinstance(value, bool):
             values[name] = value
         elif row := _row(name, value):
@@ -247,18 +250,10 @@ class Preprocess:
                 wide = max(wide, tall * image.width // image.height)
             else:
                 tall = max(tall, wide * image.height // image.width)
-        resized = image.convert("RGB").resize((wide, tall), _resampling(self.input.interpolation))
+        how = Image.Resampling[self.input.interpolation.upper()]
+        resized = image.convert("RGB").resize((wide, tall), how)
         left, top = round((wide - width) / 2), round((tall - height) / 2)
         return resized.crop((left, top, left + width, top + height))
-
-
-def _resampling(name: str) -> Image.Resampling:
-    """Return Pillow's filter of a name."""
-    found = Image.Resampling.__members__.get(str(name).upper())
-    if found is None:
-        known = [one.lower() for one in Image.Resampling.__members__]
-        raise InputError(f"unknown interpolation {name!r}; {choose(str(name), known)}")
-    return found
 
 
 @dataclass(frozen=True, eq=False)

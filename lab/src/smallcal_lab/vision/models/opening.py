@@ -146,9 +146,6 @@ def _open_checkpoint(order: Order) -> VisionModel:
     return replace(model, source=order.source)
 
 
-# --- ONNX -----------------------------------------------------------------------------------------
-
-
 class Session:
     """A network and how it is called; options may name its ``logits`` and ``features``."""
 
