@@ -74,7 +74,7 @@ def test_the_first_of_each_class_are_the_first():
     split = split_images(images, "first-2", seed=9)
     assert split.parts["calibration"].tolist() == [0, 1, 2, 3, 4, 6]
     assert split.parts["test"].tolist() == [5, 7]
-    with pytest.raises(sc.InputError, match="first-3 of some .* leaves nothing for test"):
+    with pytest.raises(sc.InputError, match=r"first-3 of some .* leaves nothing for test"):
         split_images(images, "first-3")
 
 
