@@ -47,6 +47,8 @@ SIZES = (32, 64, 224)
 #: The numbers of one corruption at one severity.
 Row = tuple[float, ...]
 
+_TABLES = tomllib.loads(Path(__file__).with_name("severities.toml").read_text(encoding="utf-8"))
+
 
 def corrupt(
     image: object, kind: str, severity: int, *, seed: int, image_id: str | int
@@ -118,11 +120,6 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name("severities.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def rows_of(kind: str, severity: int, size: int) -> tuple[tuple[float, Row], ...]:
     """Return the published numbers that those of a size lie between, with their weights.
 
@@ -130,7 +127,7 @@ def rows_of(kind: str, severity: int, size: int) -> tuple[tuple[float, Row], ...
     logarithm of the size. Smaller images have the numbers of 32 pixels; in larger ones lengths grow
     with the image, so that it looks the same when it is shrunk.
     """
-    table = _tables()[kind]
+    table = _TABLES[kind]
     grown, lengths = max(1.0, size / SIZES[-1]), table.get("lengths", ())
 
     def published(at: int) -> Row:

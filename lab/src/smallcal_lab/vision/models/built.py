@@ -299,21 +299,19 @@ def _compared(
 ) -> tuple[str, dict[str, Tensor]]:
     """Return what is wrong with a file's tensors, in words, and those that fit, by own names."""
     cut = _prefix(own)
-    mine = {name.removeprefix(cut): tuple(value.shape) for name, value in own.items()}
-    given = {name: tuple(value.shape) for name, value in state.items()}
-    differ = [name for name in mine if name in given and given[name] != mine[name]]
-    left = {
-        name
-        for name in differ
-        if mine[name][:1] == (new,) and given[name][:1] and mine[name][1:] == given[name][1:]
-    }
-    wrong = {
-        "missing": [name for name in mine if name not in given],
-        "unknown": [name for name in given if name not in mine],
-        "of another shape": [
-            f"{name} {[*given[name]]} for {[*mine[name]]}" for name in differ if name not in left
-        ],
-    }
+    mine = {name.removeprefix(cut): [*value.shape] for name, value in own.items()}
+    given = {name: [*value.shape] for name, value in state.items()}
+    wrong: dict[str, list[str]] = {"missing": [], "unknown": [], "of another shape": []}
+    wrong["unknown"] += [name for name in given if name not in mine]
+    left = []
+    for name, shape in mine.items():
+        there = given.get(name)
+        if there is None:
+            wrong["missing"].append(name)
+        elif there != shape and there and shape[:1] == [new] and there[1:] == shape[1:]:
+            left.append(name)
+        elif there != shape:
+            wrong["of another shape"].append(f"{name} {there} for {shape}")
     counts = [
         f"{len(found):,} {what} ({', '.join(found[:3])}{', ...' * (len(found) > 3)})"
         for what, found in wrong.items()
