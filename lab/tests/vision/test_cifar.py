@@ -207,8 +207,8 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     np.save(tmp_path / "saturate.npy", crops(15))
     (tmp_path / "saturate.npy").write_bytes(whole[:-40])
     for part, said in {
-        "snow-1": r"snow.npy must hold bytes of shape \(n, 32, 32, 3\)",
-        "frost-1": "frost.npy must hold bytes .* a multiple of the five severities",
+        "snow-1": r"snow.npy must hold bytes of shape \(5 n, 32, 32, 3\)",
+        "frost-1": "frost.npy must hold bytes of shape .5 n, 32",
         "jpeg-1": "jpeg.npy",
         "contrast-1": "contrast.npy",
         "pixelate-1": "labels.npy: labels must be .*for 10 images",

@@ -85,8 +85,7 @@ def _mapped(file: Path) -> Bytes:
         found = map_npy(file)
     if found.dtype != np.uint8 or found.shape[1:] != (SIDE, SIDE, 3) or len(found) % 5:
         raise FileError(
-            f"{file} must hold bytes of shape (n, 32, 32, 3), n a multiple of the five severities, "
-            f"not {found.dtype} {found.shape}"
+            f"{file} must hold bytes of shape (5 n, 32, 32, 3), not {found.dtype} {found.shape}"
         )
     return found
 

@@ -144,8 +144,7 @@ def open_folder(place: Path, part: str) -> ImageSet:
         raise _no_part(f"folder:{place}", part, parts, "its folders are classes")
     if parts and not part:
         raise InputError(
-            f"{place} holds {', '.join(parts)} and no classes; name one of them, "
-            f"as folder:{place}:{parts[-1]}"
+            f"{place} holds {', '.join(parts)} and no classes; write folder:{place}:{parts[-1]}"
         )
     root = place / part
     if not (names := class_folders(root)):
@@ -234,8 +233,7 @@ def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet
     wnids = _wnids_in(root)
     if not wnids or len(wnids) > ALL or len(wnids) != (exactly or len(wnids)):
         raise FileError(
-            f"{root} holds {len(wnids):,} class folders, with names like n01440764; {name} has "
-            f"{exactly or ALL:,}"
+            f"{root} holds {len(wnids)} class folders like n01440764; {name} has {exactly or ALL:,}"
         )
     return _of_wnids(name, by_class(root, wnids), Files(root), place)
 
@@ -295,10 +293,7 @@ def open_v2(place: Path, part: str) -> ImageSet:
     names = class_folders(root)
     strange = [one for one in names if not re.fullmatch(r"0|[1-9]\d{0,2}", one)]
     if strange or not names:
-        raise FileError(
-            f"{root / ''.join(strange[:1])} is not a class folder of imagenet-v2, nor has it any: "
-            "those are called 0 to 999"
-        )
+        raise FileError(f"{root}: class folders are called 0 to 999, not {strange[:1] or 'none'}")
     order = sorted(names, key=int)
     columns = None if len(order) == ALL else map(int, order)
     name = "-".join(filter(None, ("imagenet-v2", part)))

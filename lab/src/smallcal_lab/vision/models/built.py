@@ -115,10 +115,7 @@ def finish(build: Builder, order: Order) -> VisionModel:
             built, classes = _looked_at(build, replace(order, classes=len(there)))
         untrained = load_into(built, weights, order)
     if order.classes not in (None, classes):
-        raise InputError(
-            f"{order.source} gives {classes:,} columns, not {order.classes:,}, and has no "
-            "num_classes to change that"
-        )
+        raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
     names, seed = about.get("class_names"), about.get("seed")
     if not isinstance(names, list | tuple):
         names = built.class_names
@@ -152,8 +149,7 @@ def _looked_at(build: Builder, order: Order) -> tuple[Built, int]:
         shape = tuple(logits_of(said).shape)
     if len(shape) != 2 or shape[0] != 2 or shape[1] < 2:
         raise InputError(
-            f"{order.source} must give one row of logits for each image, of two classes at least; "
-            f"for 2 images it gives {shape}"
+            f"{order.source} must give logits of two classes or more; for 2 images it gives {shape}"
         )
     if not isinstance(said, Tensor):
         built = replace(built, module=Logits(built.module))

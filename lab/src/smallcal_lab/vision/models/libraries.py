@@ -62,8 +62,7 @@ def library(name: str, source: str) -> Any:
         ) from None
     except (RuntimeError, OSError) as error:  # builds of torch and torchvision that do not match
         raise MissingExtraError(
-            f"opening {source}: {name} cannot be imported ({one_line(error)[:150]}); torch and "
-            "torchvision must be of versions and builds that match"
+            f"{name} cannot be imported ({one_line(error)[:150]}): torch needs builds that match"
         ) from None
 
 
@@ -350,10 +349,7 @@ def build_factory(order: Order) -> Built:
         made = factory(**options)
     module, how = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module) or not (how is None or callable(how)):
-        raise InputError(
-            f"{order.source} must give a torch.nn.Module, or one with its preprocessing; got "
-            f"{type(made).__name__}"
-        )
+        raise InputError(f"{order.source} must give a torch.nn.Module; got {type(made).__name__}")
     return Built(module, _seen_by(module, how, order), how)
 
 

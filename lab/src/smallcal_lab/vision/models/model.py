@@ -171,10 +171,7 @@ def spec_of(content: object, source: str) -> InputSpec:
     if isinstance(content, InputSpec):
         return content
     if not isinstance(content, Mapping) or "size" not in content:
-        raise InputError(
-            f"{source}: the model's input must be an InputSpec or a dict with its size; "
-            f"got {content!r:.100}"
-        )
+        raise InputError(f"{source}: the input must be an InputSpec or a dict with its size")
     try:
         return changed(InputSpec((1, 1)), content)
     except InputError as error:

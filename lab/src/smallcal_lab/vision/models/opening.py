@@ -160,8 +160,7 @@ class Session:
         self.shape, self.dtype = takes.shape, _TYPES.get(takes.type)
         if more or len(self.shape) != 4 or self.dtype is None:
             raise InputError(
-                f"{self.source} must take one batch of images as floats; it takes {takes.name} "
-                f"{takes.type} {self.shape}"
+                f"{self.source} must take one batch of images, not {takes.type} {self.shape}"
             )
         _, first, *sides, last = self.shape
         self.channels_last = last == 3 and first != 3
@@ -229,8 +228,7 @@ class Session:
         logits = said[self.names["logits"]]
         if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-4):
             raise InputError(
-                f"{self.source}: {self.names['logits']} are probabilities, not logits; export "
-                "the network without its softmax"
+                f"{self.source} gives probabilities, not logits: leave out its softmax"
             )
         return int(logits.shape[1])
 
