@@ -16,7 +16,7 @@ from smallcal.data.predictions import IntArray
 from smallcal.errors import FileError, InputError, choose, did_you_mean, file_errors
 from smallcal.io.npy import map_npy
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.vision.image_set import ImageSet, one_line_errors
+from smallcal_lab.vision.image_set import ImageSet, one_line_errors, root_of
 
 _TEN = "airplane automobile bird cat deer dog frog horse ship truck"
 _HUNDRED = """
@@ -38,13 +38,6 @@ _FILES = {
     "cifar100": {"train": ["train"], "test": ["test"]},
 }
 _LABELS = {"cifar10": "labels", "cifar100": "fine_labels"}
-#: Folders that the official archives unpack to.
-_FOLDERS = {
-    "cifar10": "cifar-10-batches-py",
-    "cifar100": "cifar-100-python",
-    "cifar10-c": "CIFAR-10-C",
-    "cifar100-c": "CIFAR-100-C",
-}
 _LABEL_FILE = "labels.npy"
 
 SIDE = 32
@@ -90,15 +83,9 @@ def _mapped(file: Path) -> Bytes:
     return found
 
 
-def _inside(kind: str, place: Path) -> Path:
-    """Return the folder itself, or the one that the archive unpacked into it."""
-    inner = place / _FOLDERS[kind]
-    return inner if inner.is_dir() else place
-
-
 def clean_parts(kind: str, place: Path) -> tuple[str, ...]:
     """Return which of "train" and "test" are there."""
-    folder, files = _inside(kind, place), _FILES[kind]
+    folder, files = root_of(kind, place), _FILES[kind]
     return tuple(part for part in files if all((folder / one).exists() for one in files[part]))
 
 
@@ -108,7 +95,7 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
     if part not in _FILES[kind]:
         raise InputError(f"{kind} has no part {part!r}; {choose(part, _FILES[kind])}")
     data, labels = [], []
-    for file in (_inside(kind, place) / name for name in _FILES[kind][part]):
+    for file in (root_of(kind, place) / name for name in _FILES[kind][part]):
         batch = read_batch(file)
         pixels: Any = batch.get("data")
         if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape[1:] != (3 * SIDE * SIDE,):
@@ -139,7 +126,7 @@ def _numbers(given: object, file: Path, *, n: int, most: int) -> IntArray:
 
 def corrupted_parts(kind: str, place: Path) -> tuple[str, ...]:
     """Return the corruptions that are there with their severities, such as "fog-3"."""
-    files = _inside(kind, place).glob("*.npy")
+    files = root_of(kind, place).glob("*.npy")
     there = in_order(file.stem for file in files if file.name != _LABEL_FILE)
     return tuple(f"{one}-{severity}" for one in there for severity in SEVERITIES)
 
@@ -162,7 +149,7 @@ def named_part(source: str, part: str, there: tuple[str, ...]) -> tuple[str, int
 
 def open_corrupted(kind: str, place: Path, part: str) -> ImageSet:
     """Return one corruption at one severity of CIFAR-10-C or CIFAR-100-C."""
-    folder, clean = _inside(kind, place), kind.removesuffix("-c")
+    folder, clean = root_of(kind, place), kind.removesuffix("-c")
     corruption, severity = named_part(f"{kind}:{place}", part, corrupted_parts(kind, place))
     file, listed = folder / f"{corruption}.npy", folder / _LABEL_FILE
     n = len(_mapped(file))

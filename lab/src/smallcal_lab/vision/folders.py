@@ -15,7 +15,7 @@ from pathlib import Path
 from smallcal.errors import FileError, InputError, choose, file_errors
 from smallcal_lab.corruption_names import SEVERITIES
 from smallcal_lab.vision.cifar import in_order, named_part
-from smallcal_lab.vision.image_set import ENDINGS, Files, ImageSet
+from smallcal_lab.vision.image_set import ENDINGS, Files, ImageSet, root_of
 
 #: The images of each class: names below its folder, in order.
 ByClass = Mapping[str, list[str]]
@@ -31,15 +31,6 @@ _WNID = re.compile(r"n\d{8}")
 _LISTS = ("imagenet_synsets.txt", "LOC_synset_mapping.txt")
 #: Lists of the classes of images in one folder: Kaggle's for ImageNet, and Tiny-ImageNet's.
 _SOLUTION, _NOTES = "LOC_val_solution.csv", "val_annotations.txt"
-#: Folders that the archives unpack to.
-_FOLDERS = {
-    "tiny-imagenet": ("tiny-imagenet-200",),
-    "imagenet": ("ILSVRC/Data/CLS-LOC", "CLS-LOC"),
-    "imagenet-c": ("imagenet-c", "ImageNet-C"),
-    "imagenet-r": ("imagenet-r",),
-    "imagenet-a": ("imagenet-a",),
-    "imagenet-sketch": ("sketch", "imagenet-sketch", "ImageNet-Sketch/sketch"),
-}
 _V2, _V2_END = "imagenetv2-", "-format-val"
 
 
@@ -91,12 +82,6 @@ def by_class(root: Path, names: Iterable[str], *, inner: str = "") -> ByClass:
     if empty := next((name for name, found in images.items() if not found), ""):
         raise FileError(f"the class folder {root / empty} holds no image ({', '.join(ENDINGS)})")
     return images
-
-
-def _root(kind: str, place: Path) -> Path:
-    """Return the folder of a set: the one that is named, or one that an archive made in it."""
-    inner = (place / one for one in _FOLDERS[kind])
-    return next((one for one in inner if one.is_dir()), place)
 
 
 def _no_part(source: str, part: str, parts: Iterable[str], otherwise: str) -> InputError:
@@ -155,7 +140,7 @@ def open_folder(place: Path, part: str) -> ImageSet:
 
 def train_and_val(kind: str, place: Path) -> tuple[str, ...]:
     """Return which of "train" and "val" are there; none where the folder holds the classes."""
-    return tuple(part for part in ("train", "val") if (_root(kind, place) / part).is_dir())
+    return tuple(part for part in ("train", "val") if (root_of(kind, place) / part).is_dir())
 
 
 def open_tiny(place: Path, part: str) -> ImageSet:
@@ -164,7 +149,7 @@ def open_tiny(place: Path, part: str) -> ImageSet:
     The official ``val`` is one folder and a list; one that was sorted into class folders since is
     the same set with the same ids.
     """
-    part, whole = part or "val", _root("tiny-imagenet", place)
+    part, whole = part or "val", root_of("tiny-imagenet", place)
     root = whole / part
     if part not in (there := train_and_val("tiny-imagenet", place)):
         raise _no_part(f"tiny-imagenet:{place}", part, there, "it holds neither train nor val")
@@ -240,7 +225,7 @@ def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet
 
 def open_imagenet(place: Path, part: str) -> ImageSet:
     """Return a part of ImageNet, in class folders or, its val, as Kaggle has it."""
-    root, parts = _root("imagenet", place), train_and_val("imagenet", place)
+    root, parts = root_of("imagenet", place), train_and_val("imagenet", place)
     if not parts and not part:
         return _opened("imagenet", root, place)
     part = part or "val"
@@ -260,7 +245,7 @@ def open_imagenet(place: Path, part: str) -> ImageSet:
 
 def corrupted_parts(place: Path) -> tuple[str, ...]:
     """Return the corruptions that are there with their severities, such as "fog-3"."""
-    root = _root("imagenet-c", place)
+    root = root_of("imagenet-c", place)
     return tuple(
         f"{kind}-{severity}"
         for kind in in_order(class_folders(root))
@@ -272,7 +257,7 @@ def corrupted_parts(place: Path) -> tuple[str, ...]:
 def open_corrupted(place: Path, part: str) -> ImageSet:
     """Return one corruption at one severity of ImageNet-C; its ids are those of ImageNet's val."""
     kind, severity = named_part(f"imagenet-c:{place}", part, corrupted_parts(place))
-    root = _root("imagenet-c", place) / kind / str(severity)
+    root = root_of("imagenet-c", place) / kind / str(severity)
     return _opened(f"imagenet-c-{part}", root, place)
 
 
@@ -305,4 +290,4 @@ def open_variant(kind: str, place: Path, part: str) -> ImageSet:
     if part:
         raise InputError(f"{kind} has no parts; got {part!r}")
     exactly = 0 if kind == "imagenet-sketch" else SOME
-    return _opened(kind, _root(kind, place), place, exactly=exactly)
+    return _opened(kind, root_of(kind, place), place, exactly=exactly)

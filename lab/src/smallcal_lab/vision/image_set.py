@@ -20,6 +20,20 @@ from smallcal.errors import FileError, InputError, SmallcalError
 #: How names of image files end, in small letters.
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
+#: Folders that the official archives unpack to.
+_FOLDERS = {
+    "cifar10": ("cifar-10-batches-py",),
+    "cifar100": ("cifar-100-python",),
+    "cifar10-c": ("CIFAR-10-C",),
+    "cifar100-c": ("CIFAR-100-C",),
+    "tiny-imagenet": ("tiny-imagenet-200",),
+    "imagenet": ("ILSVRC/Data/CLS-LOC", "CLS-LOC"),
+    "imagenet-c": ("imagenet-c", "ImageNet-C"),
+    "imagenet-r": ("imagenet-r",),
+    "imagenet-a": ("imagenet-a",),
+    "imagenet-sketch": ("sketch", "imagenet-sketch", "ImageNet-Sketch/sketch"),
+}
+
 #: What a file may hold, whatever its name: Pillow also knows formats that start other programs.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
@@ -138,6 +152,12 @@ def _frozen(numbers: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> IntAr
     return result
 
 
+def root_of(kind: str, place: Path) -> Path:
+    """Return the folder of a set: the one that is named, or one that an archive made in it."""
+    inner = (place / one for one in _FOLDERS[kind])
+    return next((one for one in inner if one.is_dir()), place)
+
+
 @contextmanager
 def one_line_errors(what: str, kind: type[SmallcalError] | None = None) -> Iterator[None]:
     """Say in one line what code that is not ours objects to: its errors have no one type.
@@ -172,11 +192,6 @@ def to_rgb(image: Image.Image) -> Image.Image:
     As everywhere else, transparency is dropped, the first of several frames is taken and a camera's
     note that the picture should be turned is not followed: published accuracies are of such images.
     Grey values of 16 bits are scaled to eight: 65535 is white, as 255 is.
-
-    Examples
-    --------
-    >>> to_rgb(Image.fromarray(np.array([[65535, 257]], dtype=np.uint16))).getpixel((1, 0))
-    (1, 1, 1)
     """
     if image.mode == "RGB":
         return image.copy()  # of the picture alone: not tied to the file that it came from

@@ -144,12 +144,6 @@ def rows_of(kind: str, severity: int, size: int) -> tuple[tuple[float, Row], ...
 
 
 def mixed(rows: tuple[tuple[float, Row], ...]) -> Row:
-    """Return the weighted means of numbers.
-
-    Examples
-    --------
-    >>> [mixed(rows_of("gaussian_blur", 5, size)) for size in (28, 32, 64, 224, 448)]
-    [(1.0,), (1.0,), (1.5,), (6.0,), (12.0,)]
-    """
+    """Return the weighted means of numbers."""
     weighted = ([weight * value for value in row] for weight, row in rows)
     return tuple(map(sum, zip(*weighted, strict=True)))

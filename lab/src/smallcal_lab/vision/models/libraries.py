@@ -91,10 +91,9 @@ def _from_hub(source: str, repository: str, *files: Sequence[str], instead: str 
 
     lacking = [names for names in files if not any(map(cached, names))]
     if lacking:
-        offline = "HF_HUB_OFFLINE is set" if hub.constants.HF_HUB_OFFLINE else ""
-        if why := offline or reach(hub.constants.ENDPOINT):
-            what = f"{repository}/{lacking[0][0]}"
-            raise _absent(source, what, hub.constants.HF_HUB_CACHE, why, instead)
+        what, offline = f"{repository}/{lacking[0][0]}", hub.constants.HF_HUB_OFFLINE
+        why = "HF_HUB_OFFLINE is set" if offline else reach(hub.constants.ENDPOINT)
+        _require(source, what, hub.constants.HF_HUB_CACHE, why, instead)
     return bool(lacking)
 
 
@@ -102,17 +101,19 @@ def _require_address(source: str, url: str) -> None:
     """Raise unless a file is in the cache of torch, or the server that has it answers."""
     folder = Path(torch.hub.get_dir()) / "checkpoints"
     file = folder / urlsplit(url).path.rpartition("/")[2]
-    if not file.exists() and (why := reach(url)):
-        raise _absent(source, file.name, folder, why)
+    if not file.exists():
+        _require(source, file.name, folder, reach(url))
 
 
-def _absent(source: str, what: str, folder: object, why: str, instead: str = "") -> FileError:
-    return FileError(
-        f"{source}: {what} is not in the cache {folder}, and {why}: fetch it there on a machine "
-        "with network and copy that folder, or ",
-        python=instead or BY_HAND[0],
-        shell=instead or BY_HAND[1],
-    )
+def _require(source: str, what: str, folder: object, why: str, instead: str = "") -> None:
+    """Raise if there is a reason why what the cache lacks cannot be fetched."""
+    if why:
+        raise FileError(
+            f"{source}: {what} is not in the cache {folder}, and {why}: fetch it there on a "
+            "machine with network and copy that folder, or ",
+            python=instead or BY_HAND[0],
+            shell=instead or BY_HAND[1],
+        )
 
 
 def _headless(source: str, what: str) -> InputError:
