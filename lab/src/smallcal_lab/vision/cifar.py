@@ -106,13 +106,9 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
         labels.append(
             _numbers(batch.get(_LABELS[kind]), file, n=len(pixels), most=len(NAMES[kind]))
         )
-    return ImageSet.of(
-        f"{kind}-{part}",
-        np.concatenate(labels),
-        [f"{part}-{row:05d}" for row in range(sum(map(len, labels)))],
-        classes=NAMES[kind],
-        pixels=Rows(np.concatenate(data)),
-    )
+    rows, numbers = Rows(np.concatenate(data)), np.concatenate(labels)
+    ids = [f"{part}-{row:05d}" for row in range(len(numbers))]
+    return ImageSet.of(f"{kind}-{part}", numbers, ids, classes=NAMES[kind], pixels=rows)
 
 
 def _numbers(given: object, file: Path, *, n: int, most: int) -> IntArray:
@@ -158,13 +154,9 @@ def open_corrupted(kind: str, place: Path, part: str) -> ImageSet:
     labels, *others = labels.reshape(len(SEVERITIES), -1)
     if any((other != labels).any() for other in others):
         raise FileError(f"{listed}: the five severities must have the same labels")
-    return ImageSet.of(
-        f"{kind}-{part}",
-        labels,
-        [f"test-{row:05d}" for row in range(len(labels))],
-        classes=NAMES[clean],
-        pixels=Mapped(file, (severity - 1) * len(labels)),
-    )
+    rows = Mapped(file, (severity - 1) * len(labels))
+    ids = [f"test-{row:05d}" for row in range(len(labels))]
+    return ImageSet.of(f"{kind}-{part}", labels, ids, classes=NAMES[clean], pixels=rows)
 
 
 # --- batches --------------------------------------------------------------------------------------

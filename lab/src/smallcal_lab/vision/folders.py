@@ -35,24 +35,14 @@ _V2, _V2_END = "imagenetv2-", "-format-val"
 
 
 def set_of(
-    name: str,
-    images: ByClass,
-    pixels: Files,
-    *,
-    classes: Iterable[str],
-    columns: Iterable[int] | None = None,
+    name: str, images: ByClass, pixels: Files, classes: list[str], columns: list[int] | None = None
 ) -> ImageSet:
     """Return images as one set, class by class, the classes in the order of their labels."""
-    order = list(classes)
-    found = [(label, image) for label, one in enumerate(order) for image in images.get(one, ())]
-    return ImageSet.of(
-        name,
-        [label for label, _ in found],
-        [f"{order[label]}/{image}" for label, image in found],
-        classes=order,
-        columns=None if columns is None else tuple(columns),
-        pixels=pixels,
-    )
+    found = [
+        (label, f"{one}/{i}") for label, one in enumerate(classes) for i in images.get(one, ())
+    ]
+    labels, ids = [label for label, _ in found], [one for _, one in found]
+    return ImageSet.of(name, labels, ids, classes=classes, columns=columns, pixels=pixels)
 
 
 def class_folders(root: Path) -> list[str]:
@@ -135,7 +125,7 @@ def open_folder(place: Path, part: str) -> ImageSet:
     if not (names := class_folders(root)):
         raise FileError(f"{root} holds no class folders; images belong in ROOT/CLASS/NAME.png")
     name = "-".join(filter(None, (place.resolve().name, part)))
-    return set_of(name, by_class(root, names), Files(root), classes=names)
+    return set_of(name, by_class(root, names), Files(root), names)
 
 
 def train_and_val(kind: str, place: Path) -> tuple[str, ...]:
@@ -170,7 +160,7 @@ def open_tiny(place: Path, part: str) -> ImageSet:
         classes, source = set(class_folders(whole / "train")), whole / "train"
     if strange := sorted(set(found) - classes):
         raise FileError(f"the class {strange[0]} is not in {source}")
-    return set_of(f"tiny-imagenet-{part}", found, Files(root, pattern), classes=sorted(classes))
+    return set_of(f"tiny-imagenet-{part}", found, Files(root, pattern), sorted(classes))
 
 
 def _wnids_in(root: Path) -> list[str]:
@@ -210,7 +200,7 @@ def _of_wnids(name: str, images: ByClass, pixels: Files, place: Path) -> ImageSe
         if strange := next((wnid for wnid in wnids if wnid not in column), ""):
             raise FileError(f"{place}: {strange} is not one of ImageNet's 1,000 classes")
         columns = [column[wnid] for wnid in wnids]
-    return set_of(name, images, pixels, classes=wnids, columns=columns)
+    return set_of(name, images, pixels, wnids, columns)
 
 
 def _opened(name: str, root: Path, place: Path, *, exactly: int = 0) -> ImageSet:
@@ -280,9 +270,9 @@ def open_v2(place: Path, part: str) -> ImageSet:
     if strange or not names:
         raise FileError(f"{root}: class folders are called 0 to 999, not {strange[:1] or 'none'}")
     order = sorted(names, key=int)
-    columns = None if len(order) == ALL else map(int, order)
+    columns = None if len(order) == ALL else [*map(int, order)]
     name = "-".join(filter(None, ("imagenet-v2", part)))
-    return set_of(name, by_class(root, order), Files(root), classes=order, columns=columns)
+    return set_of(name, by_class(root, order), Files(root), order, columns)
 
 
 def open_variant(kind: str, place: Path, part: str) -> ImageSet:

@@ -186,10 +186,6 @@ def _open_hub(place: str) -> ImageSet:
         columns += of_kind
     images, labels = columns
     title = "-".join(filter(None, (Path(name).name, config, part)))
-    return ImageSet.of(
-        title,
-        np.asarray(found[labels][:]),
-        [f"{part or 'row'}-{row:07d}" for row in range(len(found))],
-        classes=found.features[labels].names,
-        pixels=Table(found, images, title),
-    )
+    numbers, classes = np.asarray(found[labels][:]), found.features[labels].names
+    ids = [f"{part or 'row'}-{row:07d}" for row in range(len(found))]
+    return ImageSet.of(title, numbers, ids, classes=classes, pixels=Table(found, images, title))
