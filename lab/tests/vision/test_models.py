@@ -126,7 +126,7 @@ class TestFactory:
             ("torch:support.small_nets", "write torch:package.module:factory"),
             (f"{SMALL}?widht=3", "unexpected keyword argument 'widht'"),
             (f"{SMALL}?width", "written \\?name=value"),
-            (f"{SMALL}?width=3&width=4", "twice"),
+            (f"{SMALL}?width=3&width=4", "each once"),
             ("torch:support.small_nets:Smal", "no factory 'Smal'; did you mean 'Small'"),
             ("torch:support.small_nets:broken", "RuntimeError: no such layer"),
             ("torch:support.small_nets:nothing", "must give a torch.nn.Module.*got int"),

@@ -271,18 +271,12 @@ def _from_transformers(transformers: Any, order: Order, place: str, *, here: boo
     spec, see = _processor(transformers, order, place, safely)
     auto, new = transformers.AutoModelForImageClassification, ["all"]
     if order.pretrained:
-        module, found = auto.from_pretrained(
-            place,
-            config=config,
-            ignore_mismatched_sizes=order.classes is not None,
-            output_loading_info=True,
-            **safely,
-        )
+        other = {"ignore_mismatched_sizes": order.classes is not None, "output_loading_info": True}
+        module, found = auto.from_pretrained(place, config=config, **other, **safely)
         new = [*found["missing_keys"], *found["mismatched_keys"]]
         if new and order.classes is None:
-            raise _headless(
-                order.source, f"no weights for {len(new)} of its tensors ({new[0]}, ...)"
-            )
+            what = f"no weights for {len(new)} of its tensors ({new[0]}, ...)"
+            raise _headless(order.source, what)
     else:
         module = auto.from_config(config)
     names = tuple(str(config.id2label.get(i, "")) for i in range(config.num_labels))
@@ -313,17 +307,14 @@ def _processor(
 
 def _renamed(network: Any, config: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors by the names that this version of transformers has for those of files."""
-    module, found = network.from_pretrained(
-        None,
-        config=config,
-        state_dict=dict(state),
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-    )
+    other = {"ignore_mismatched_sizes": True, "output_loading_info": True}
+    module, found = network.from_pretrained(None, config=config, state_dict=dict(state), **other)
     own, missing = module.state_dict(), found["missing_keys"]
-    other = {name: torch.empty(shape, device="meta") for name, shape, _ in found["mismatched_keys"]}
+    differ = {
+        name: torch.empty(shape, device="meta") for name, shape, _ in found["mismatched_keys"]
+    }
     unknown = {name: state[name] for name in sorted(found["unexpected_keys"])}
-    return {name: own[name] for name in own if name not in missing} | other | unknown
+    return {name: own[name] for name in own if name not in missing} | differ | unknown
 
 
 def build_factory(order: Order) -> Built:

@@ -79,10 +79,9 @@ def split_source(source: str) -> tuple[str, str, dict[str, Any]]:
     options: dict[str, Any] = {}
     for one in filter(None, query.split("&")):
         name, equals, text = one.partition("=")
-        if not name or not equals:
-            raise InputError(f"{source}: options are written ?name=value&name=value; got {one!r}")
-        if name in options:
-            raise InputError(f"{source}: the option {name!r} is given twice")
+        if not name or not equals or name in options:
+            what = "options are written ?name=value&name=value, each once"
+            raise InputError(f"{source}: {what}; got {one!r}")
         options[name] = _value(text)
     return kind, place, options
 

@@ -246,16 +246,10 @@ def open_onnx(order: Order) -> VisionModel:
     # Large weights lie beside the file.
     beside = [file.with_name(file.name + end) for end in (".data", "_data")]
     digests = [file_sha256(one) for one in (file, *beside) if one.is_file()]
-    several = hashlib.sha256("".join(digests).encode()).hexdigest()
-    return VisionModel(
-        source=order.source,
-        name=order.name.removesuffix(".onnx"),
-        classes=classes,
-        preprocess=Preprocess(spec),
-        outputs=session,
-        fingerprint=digests[0] if len(digests) == 1 else several,
-        input=spec,
-    )
+    if len(digests) > 1:
+        digests = [hashlib.sha256("".join(digests).encode()).hexdigest()]
+    name = order.name.removesuffix(".onnx")
+    return VisionModel(order.source, name, classes, Preprocess(spec), session, digests[0], spec)
 
 
 def _input(order: Order, session: Session) -> InputSpec:
