@@ -55,10 +55,6 @@ def open_images(source: str) -> ImageSet:
         - ``imagenet-v2`` and its variants, ``imagenet-r``, ``imagenet-a``, ``imagenet-sketch``;
         - ``hf-datasets:NAME``, with ``:SPLIT`` or ``:CONFIG:SPLIT``, if that package is installed.
 
-    Returns
-    -------
-    ImageSet
-
     Examples
     --------
     >>> import tempfile

@@ -93,7 +93,7 @@ class ImageSplit:
 
 
 def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
-    """Split a set of images by one of the paper's rules.
+    """Split images by one of the paper's rules: ``calibration`` and ``train``, or ``test``.
 
     Parameters
     ----------
@@ -108,11 +108,6 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
           draws them; the others to test on.
     seed : int
         Seed of the random rules.
-
-    Returns
-    -------
-    ImageSplit
-        Its parts are ``calibration`` and ``train``, or ``calibration`` and ``test``.
 
     Examples
     --------

@@ -53,7 +53,7 @@ _TABLES = tomllib.loads(Path(__file__).with_name("severities.toml").read_text(en
 def corrupt(
     image: object, kind: str, severity: int, *, seed: int, image_id: str | int
 ) -> NDArray[np.uint8]:
-    """Corrupt an image as in ImageNet-C or CIFAR-C.
+    """Corrupt an image as in ImageNet-C or CIFAR-C; return an array of the same shape.
 
     Randomness depends only on the seed, the kind and the image's id: neither the
     order of images nor earlier calls matter, and all severities of an image share
@@ -72,11 +72,6 @@ def corrupt(
         Random seed of the noise.
     image_id : str or int
         A unique name of the image, such as the name of its file.
-
-    Returns
-    -------
-    array of uint8
-        Of the same shape; never the image itself.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def open_model(
     options: Mapping[str, Any] | None = None,
     pretrained: bool = True,
 ) -> VisionModel:
-    """Open an image classifier with its own preprocessing.
+    """Open an image classifier with its own preprocessing, on the CPU.
 
     Parameters
     ----------
@@ -76,11 +76,6 @@ def open_model(
         More options, as in the string; those given here take precedence.
     pretrained : bool, default True
         Whether weights are loaded; False for training from random ones.
-
-    Returns
-    -------
-    VisionModel
-        On the CPU; its ``to(device)`` moves it.
 
     Examples
     --------
