@@ -46,6 +46,12 @@ with needing("torch", "vision", "opening a model", of="smallcal-lab"):
 #: Seconds after which a server that says nothing counts as not there.
 PATIENCE = 8
 
+#: What to do with a model whose last layer is yet to be trained.
+_TRAIN_IT = {
+    "python": "pass classes=... to train it",
+    "shell": "train it first, with smallcal train",
+}
+
 #: An image that preprocessing is shown, to see what size it makes.
 _GREY = Image.new("RGB", (320, 256), "grey")
 
@@ -116,15 +122,6 @@ def _require(source: str, what: str, folder: object, why: str, instead: str = ""
         )
 
 
-def _headless(source: str, what: str) -> InputError:
-    """Build the error for a model whose last layer is yet to be trained."""
-    return InputError(
-        f"{source} has {what}: ",
-        python="pass classes=... to train it",
-        shell="train it first, with smallcal train",
-    )
-
-
 def build_timm(order: Order) -> Built:
     """Create a model of timm, ``timm:NAME[.TAG]``, with its own preprocessing."""
     timm = library("timm", order.source)
@@ -138,7 +135,8 @@ def build_timm(order: Order) -> Built:
         config = timm.data.resolve_data_config(asked, model=module)
         transform = timm.data.create_transform(**config, is_training=False)
     if not getattr(module, "num_classes", 1):
-        raise _headless(order.source, "no classes of its own, only features")
+        what = f"{order.source} has no classes of its own, only features: "
+        raise InputError(what, **_TRAIN_IT)
     size, mean, std = (tuple(config[name]) for name in ("input_size", "mean", "std"))
     squash = config.get("crop_mode") == "squash"
     spec = InputSpec(size[1:], mean, std, config["interpolation"], config["crop_pct"], squash)
@@ -276,7 +274,7 @@ def _from_transformers(transformers: Any, order: Order, place: str, *, here: boo
         new = [*found["missing_keys"], *found["mismatched_keys"]]
         if new and order.classes is None:
             what = f"no weights for {len(new)} of its tensors ({new[0]}, ...)"
-            raise _headless(order.source, what)
+            raise InputError(f"{order.source} has {what}: ", **_TRAIN_IT)
     else:
         module = auto.from_config(config)
     names = tuple(str(config.id2label.get(i, "")) for i in range(config.num_labels))

@@ -159,8 +159,6 @@ class Session:
             )
         _, first, *sides, last = self.shape
         self.channels_last = last == 3 and first != 3
-        if isinstance(first, int) and first != 3 and not self.channels_last:
-            raise InputError(f"{self.source} must take images of 3 colours; it takes {self.shape}")
         height, width = (first, *sides) if self.channels_last else (*sides, last)
         known = isinstance(height, int) and isinstance(width, int)
         self.size = (height, width) if known else None
