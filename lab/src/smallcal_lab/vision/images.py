@@ -128,27 +128,22 @@ class Table:
             return to_rgb(self.table[row][self.column])
 
 
-def _package() -> Any:
+def _hub(place: str) -> tuple[Any, str, str | None, str]:
+    """Return the package, and name, configuration and split that a string names."""
+    name, *rest = [place] if Path(place).is_dir() else place.split(":")
+    if len(rest) > 2 or not all((name, *rest)):
+        raise InputError(f"{HUB}:{place} must be NAME, NAME:SPLIT or NAME:CONFIG:SPLIT")
     try:
         import datasets
     except ImportError:
         needed = f"{HUB}: needs the package 'datasets': pip install datasets"
         raise MissingExtraError(needed) from None
-    return datasets
-
-
-def _named(place: str) -> tuple[str, str | None, str]:
-    """Return name, configuration and split of ``NAME``, ``NAME:SPLIT`` or ``NAME:CONFIG:SPLIT``."""
-    name, *rest = [place] if Path(place).is_dir() else place.split(":")
-    if len(rest) > 2 or not all((name, *rest)):
-        raise InputError(f"{HUB}:{place} must be NAME, NAME:SPLIT or NAME:CONFIG:SPLIT")
-    return name, rest[0] if len(rest) == 2 else None, rest[-1] if rest else ""
+    return datasets, name, rest[0] if len(rest) == 2 else None, rest[-1] if rest else ""
 
 
 def _hub_parts(place: str) -> tuple[str, ...]:
     """Return the splits of a data set."""
-    name, config, _ = _named(place)
-    datasets = _package()
+    datasets, name, config, _ = _hub(place)
     with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
         if not Path(name).is_dir():
             return tuple(datasets.get_dataset_split_names(name, config))
@@ -158,8 +153,7 @@ def _hub_parts(place: str) -> tuple[str, ...]:
 
 def _open_hub(place: str) -> ImageSet:
     """Return one split of a data set, or of a folder that its ``save_to_disk`` wrote."""
-    name, config, part = _named(place)
-    datasets = _package()
+    datasets, name, config, part = _hub(place)
     with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
         if Path(name).is_dir():
             found = datasets.load_from_disk(name)

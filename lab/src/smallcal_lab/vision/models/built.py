@@ -99,7 +99,6 @@ def finish(build: Builder, order: Order) -> VisionModel:
     head = {name[len(HEAD) :]: one for name, one in order.options.items() if name not in own}
     order = replace(order, options=own)
     if head:
-        _require_options(head, order.source)
         build = partial(_headed, build, head)
     weights = read_weights(order.checkpoint) if order.checkpoint else None
     if weights:
@@ -376,27 +375,23 @@ class TemperatureHead(nn.Module):
 
 
 def _headed(build: Builder, head: Mapping[str, Any], order: Order) -> Built:
-    """Build a network with a temperature head."""
-    built, classes = _looked_at(build, order)
-    last = _last_layer(built.module, classes)[1]
-    if last is None:
-        raise InputError(
-            f"{order.source}: its last layer is not known, so it cannot have a temperature head"
-        )
-    stop = head["temperature"] == "stop-grad"
-    module = TemperatureHead(built.module, last, width=head.get("width", 128), stop=stop)
-    return replace(built, module=module, translate=None)  # names are others now
-
-
-def _require_options(head: Mapping[str, Any], source: str) -> None:
-    """Raise unless a head may have these options."""
+    """Build a network with a temperature head, if a head may have these options."""
     for name, value in head.items():
         if name not in (*_WORDS, "width"):
             what = choose(name, (*_WORDS, "width"))
-            raise InputError(f"{source}: a head has no option {name!r}; {what}")
+            raise InputError(f"{order.source}: a head has no option {name!r}; {what}")
         wide = name == "width" and type(value) is int and value >= 1
-        if not wide and value not in _WORDS.get(name, ()):
-            what = ", ".join(_WORDS.get(name, ("whole numbers from 1 on",)))
-            raise InputError(f"{source}: {HEAD}{name} cannot be {value!r}; choose from {what}")
+        if not wide and value not in (words := _WORDS.get(name, ("whole numbers from 1 on",))):
+            what = f"cannot be {value!r}; choose from {', '.join(words)}"
+            raise InputError(f"{order.source}: {HEAD}{name} {what}")
     if "temperature" not in head:
-        raise InputError(f"{source} has no temperature head; train one with {HEAD}temperature")
+        raise InputError(
+            f"{order.source} has no temperature head; train one with {HEAD}temperature"
+        )
+    built, classes = _looked_at(build, order)
+    last = _last_layer(built.module, classes)[1]
+    if last is None:
+        raise InputError(f"{order.source}: no last layer is known, to put a temperature head on")
+    stop = head["temperature"] == "stop-grad"
+    module = TemperatureHead(built.module, last, width=head.get("width", 128), stop=stop)
+    return replace(built, module=module, translate=None)  # names are others now

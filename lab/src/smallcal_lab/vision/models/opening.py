@@ -249,11 +249,11 @@ def _input(order: Order, session: Session) -> InputSpec:
     """Return what the network sees: as the file says, or one beside it, or the options."""
     said = session.session.get_modelmeta().custom_metadata_map.get(INPUT_KEY)
     beside = session.file.with_name("preprocessor_config.json")
-    if said is not None:
-        where = f"{order.source}, {INPUT_KEY}"
-        spec = spec_of(_json(said, where), where)
-    elif beside.is_file():
-        spec = processor_input(_json(beside.read_bytes(), str(beside)), order.source)
+    where = f"{order.source}, {INPUT_KEY}" if said is not None else str(beside)
+    if said is not None or beside.is_file():
+        with one_line_errors(f"{where} is not JSON", FileError):
+            content = json.loads(beside.read_bytes() if said is None else said)
+        spec = processor_input(content, where) if said is None else spec_of(content, where)
     elif {"mean", "std"} <= order.input.keys() and (session.size or "size" in order.input):
         spec = InputSpec(session.size or (1, 1))
     else:
@@ -266,11 +266,6 @@ def _input(order: Order, session: Session) -> InputSpec:
     if session.size not in (None, spec.size):
         raise InputError(f"{order.source} takes images of {session.size}, not of {spec.size}")
     return spec
-
-
-def _json(text: str | bytes, where: str) -> Any:
-    with one_line_errors(f"{where} is not JSON", FileError):
-        return json.loads(text)
 
 
 #: What can be opened.
