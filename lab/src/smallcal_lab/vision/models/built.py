@@ -106,12 +106,11 @@ def finish(build: Builder, order: Order) -> VisionModel:
     built, classes = _looked_at(build, order)
     untrained, about = built.untrained, weights.about if weights else {}
     if weights:
-        name = _last_layer(built.module, classes)[0].removeprefix(
-            _prefix(built.module.state_dict())
-        )
-        there = weights.state.get(f"{name}.weight")
-        if order.classes is None and there is not None and len(there) != classes:
-            built, classes = _looked_at(build, replace(order, classes=len(there)))
+        name, cut = _last_layer(built.module, classes)[0], _prefix(built.module.state_dict())
+        last = weights.state.get(f"{name.removeprefix(cut)}.weight")
+        rows = classes if last is None or last.ndim < 2 else len(last)
+        if order.classes is None and rows != classes:  # as many as the file has
+            built, classes = _looked_at(build, replace(order, classes=rows))
         untrained = load_into(built, weights, order)
     if order.classes not in (None, classes):
         raise InputError(f"{order.source} gives {classes:,} columns, not {order.classes:,}")
