@@ -38,9 +38,6 @@ CORRUPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _KINDS = [kind for family in CORRUPTIONS.values() for kind in family]
 
-#: The shortest side of an image that a corruption can be seen in.
-LEAST_SIDE = 8
-
 #: The sizes whose numbers were published.
 SIZES = (32, 64, 224)
 
@@ -106,10 +103,10 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
     if pixels.dtype != np.uint8:
         raise InputError(f"image must hold levels from 0 to 255, of type uint8; got {pixels.dtype}")
     shape = pixels.shape
-    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape[:2]) < LEAST_SIDE:
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or min(shape[:2]) < 8:
         raise InputError(
             "image must be height x width x 3, or height x width for grey, and at least "
-            f"{LEAST_SIDE} x {LEAST_SIDE} pixels; got shape {shape}"
+            f"8 x 8 pixels; got shape {shape}"
         )
     return pixels
 

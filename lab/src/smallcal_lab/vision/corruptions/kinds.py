@@ -169,11 +169,6 @@ def _taken_from_neighbours(x: FloatArray, reach: int, rng: Generator) -> FloatAr
 _WATER = (175 / 255, 238 / 255, 238 / 255)
 _MUD = (63 / 255, 42 / 255, 20 / 255)
 
-#: In how many directions the needles of a pane of frost lie.
-_DIRECTIONS = 8
-
-#: Distances from the rim of a drop count up to here.
-_DEEP = 20
 #: Lit from one side, a drop is bright on the other.
 _LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 
@@ -204,14 +199,14 @@ def _ice(height: int, width: int, channels: int, *, rng: Generator) -> FloatArra
     Drawn, where ImageNet-C has five photographs. How light, how blue and how uneven it is varies
     from image to image as much as from photograph to photograph.
     """
-    size = min(height, width)
+    size, directions = min(height, width), 8
     noise = rfft2(rng.standard_normal((height, width)))
     down, right = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)
     long, thin = max(1.0, size / 40), size / 200
     here, there = (smoothed(rng.standard_normal((height, width)), size / 12) for _ in range(2))
-    patch = np.floor(np.arctan2(here, there) / (2 * math.pi) * _DIRECTIONS) % _DIRECTIONS
+    patch = np.floor(np.arctan2(here, there) / (2 * math.pi) * directions) % directions
     needles = np.zeros((height, width))
-    for number, angle in enumerate(rng.uniform(0, math.pi, _DIRECTIONS)):
+    for number, angle in enumerate(rng.uniform(0, math.pi, directions)):
         # The waves of noise that are left when it is smeared along a line, and a little across.
         along = down * math.sin(angle) + right * math.cos(angle)
         across = down * math.cos(angle) - right * math.sin(angle)
@@ -297,7 +292,7 @@ def _drops(liquid: FloatArray, least: float) -> FloatArray:
     # The outermost pixels of a drop are its rim.
     rim = wet & ~ndimage.binary_erosion(wet, border_value=1)
     depth = ndimage.distance_transform_edt(~rim) if rim.any() else np.full(liquid.shape, math.inf)
-    levels = ndimage.uniform_filter(np.minimum(depth, _DEEP), 3, mode="mirror").astype(np.uint8)
+    levels = ndimage.uniform_filter(np.minimum(depth, 20), 3, mode="mirror").astype(np.uint8)
     # Levels are spread over 0 to 255 by how many pixels have them.
     below = np.bincount(levels.ravel(), minlength=256).cumsum()
     first = below[levels.min()]

@@ -30,9 +30,6 @@ BY_HAND = ("pass the weights as checkpoint=FILE", "give the weights by --checkpo
 
 _WORDS = ("true", "false", "none")
 
-#: Where ConvNext's processor no longer crops.
-_LARGE = 384
-
 #: Numbers of an input: how many, their least and their most. A slip of the keyboard must not fill
 #: the memory.
 _NUMBERS = {
@@ -200,7 +197,7 @@ def _sides(config: Mapping[str, Any]) -> tuple[tuple[int, int], float, bool]:
     size, share = config["size"], config.get("crop_pct")
     edge = size if isinstance(size, int) else size.get("shortest_edge")
     if edge is not None and share:
-        large = edge >= _LARGE
+        large = edge >= 384  # from here on ConvNext's processor does not crop
         return (edge, edge), 1.0 if large else share, large
     cut = config.get("crop_size") if config.get("do_center_crop") else None
     if cut is None:
