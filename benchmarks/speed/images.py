@@ -33,7 +33,7 @@ from smallcal_lab.vision.cifar import NAMES, SIDE, Rows
 from smallcal_lab.vision.extraction.cell_images import LogitSet
 from smallcal_lab.vision.extraction.run import Batch, Batches
 from smallcal_lab.vision.loading import loader_of
-from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.models.model import Preprocess
 
 BATCH = 64
 TURNS = 3

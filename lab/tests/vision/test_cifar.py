@@ -10,7 +10,7 @@ pytest.importorskip("PIL", reason="images need Pillow")
 
 import smallcal as sc
 from smallcal_lab.vision import image_parts, open_images
-from smallcal_lab.vision.pickles import read_batch
+from smallcal_lab.vision.cifar import read_batch
 from support.layouts import channel_major, crops, python2_pickle, write_cifar10
 
 
@@ -129,11 +129,11 @@ def test_a_few_bytes_reserve_no_gigabytes(tmp_path):
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ({b"fine_labels": [1]}, "it has no 'data'"),
-        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": [1]}, "it has no 'fine_labels'"),
+        ({b"fine_labels": [1]}, "3,072 bytes"),
+        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": [1]}, "labels must be"),
         ({b"data": np.zeros((1, 3072)), b"fine_labels": [1]}, "3,072 bytes"),
         ({b"data": np.zeros((1, 300), np.uint8), b"fine_labels": [1]}, "3,072 bytes"),
-        ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [1]}, "1 labels for 2 images"),
+        ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [1]}, "for 2 images"),
         ({b"data": np.zeros((1, 3072), np.uint8), b"fine_labels": [100]}, "must be 0 .. 99"),
         ({b"data": np.zeros((1, 3072), np.uint8), b"fine_labels": [b"a"]}, "whole numbers"),
         ({b"data": np.zeros((2, 3072), np.uint8), b"fine_labels": [[1], []]}, "whole numbers"),
@@ -156,7 +156,7 @@ def test_missing_files_and_parts_are_named(tmp_path):
     assert image_parts(f"cifar10:{tmp_path}") == ("test",)
     with pytest.raises(sc.InputError, match="has no part 'val'; choose from train, test"):
         open_images(f"cifar10:{tmp_path}:val")
-    with pytest.raises(sc.FileError, match="an official Python batch"):
+    with pytest.raises(sc.FileError, match="test is not a batch of CIFAR: no file"):
         open_images(f"cifar100:{tmp_path}")
     os.mkfifo(tmp_path / "test")
     with pytest.raises(sc.FileError, match="no file"):
@@ -207,20 +207,20 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     np.save(tmp_path / "saturate.npy", crops(15))
     (tmp_path / "saturate.npy").write_bytes(whole[:-40])
     for part, said in {
-        "snow-1": r"snow.npy must hold bytes of shape \(n, 32, 32, 3\)",
-        "frost-1": "frost.npy has 14 images, not a multiple of the five severities",
-        "jpeg-1": "jpeg.npy: it is not a .npy file of numbers",
-        "contrast-1": "contrast.npy: it is not a .npy file of numbers",
-        "pixelate-1": "labels.npy: 15 labels for 10 images",
-        "spatter-1": "spatter.npy: it is not a .npy file of numbers .*the header is damaged",
-        "saturate-1": "saturate.npy: it is not a .npy file of numbers .*cut short",
-        "fogg-1": "did you mean 'fog'",
-        "fog": "as cifar100-c:.*:fog-3",
-        "fog-6": "as cifar100-c:.*:fog-3",
+        "snow-1": r"snow.npy must hold bytes of shape \(5 n, 32, 32, 3\)",
+        "frost-1": "frost.npy must hold bytes of shape .5 n, 32",
+        "jpeg-1": "jpeg.npy",
+        "contrast-1": "contrast.npy",
+        "pixelate-1": "labels.npy: labels must be .*for 10 images",
+        "spatter-1": "spatter.npy.*the header is damaged",
+        "saturate-1": "saturate.npy.*cut short",
+        "fogg-1": "did you mean 'fog-1'",
+        "fog": "did you mean 'fog-",
+        "fog-6": "did you mean 'fog-",
     }.items():
         with pytest.raises(sc.SmallcalError, match=said):
             open_images(f"cifar100-c:{tmp_path}:{part}")
-    with pytest.raises(sc.InputError, match="many parts"):
+    with pytest.raises(sc.InputError, match=r"such as cifar100-c:.*:fog-3"):
         open_images(f"cifar100-c:{tmp_path}")
     np.save(tmp_path / "labels.npy", np.full(15, 12))
     with pytest.raises(sc.FileError, match=r"labels must be 0 .. 9"):
@@ -232,5 +232,5 @@ def test_corrupted_sets_that_are_wrong_are_one_line(tmp_path):
     with pytest.raises(sc.FileError, match=r"cannot read .*labels.npy: No such file"):
         open_images(f"cifar10-c:{tmp_path}:fog-1")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(sc.FileError, match=r"such as fog.npy"):
+    with pytest.raises(sc.FileError, match="no corruption and severity 'fog-1'"):
         open_images(f"cifar10-c:{tmp_path / 'empty'}:fog-1")

@@ -13,7 +13,7 @@ pytest.importorskip("PIL", reason="images need Pillow")
 
 from smallcal_lab.corruption_names import SEVERITIES
 from smallcal_lab.vision import corrupt
-from smallcal_lab.vision.corruptions.fields import cloud, streaked
+from smallcal_lab.vision.corruptions.kinds import cloud, streaked
 from support.photos import photos
 
 

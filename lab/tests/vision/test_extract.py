@@ -31,7 +31,7 @@ from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import LogitSet
 from smallcal_lab.vision.extraction.run import Batch, Batches
 from smallcal_lab.vision.loading import loading
-from smallcal_lab.vision.models.source import checkpoint_of
+from smallcal_lab.vision.models.model import checkpoint_of
 from support.layouts import crops, photograph, wnids, write_cifar10, write_folders
 
 NET = "torch:support.small_net:Net"

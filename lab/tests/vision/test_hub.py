@@ -52,9 +52,9 @@ def test_a_saved_data_set_is_read(saved):
     np.testing.assert_array_equal(np.asarray(images.image(1)), crops(4)[1])
     assert images.take([2]).image(0).mode == "RGB"
     assert images.ids[3] == "train-0000003"
-    with pytest.raises(sc.InputError, match="has 2 splits; choose from train, test"):
+    with pytest.raises(sc.InputError, match="names none of 2 splits; choose from train, test"):
         open_images(f"hf-datasets:{saved}")
-    with pytest.raises(sc.FileError, match="one column of type ClassLabel; it has none"):
+    with pytest.raises(sc.FileError, match="one column of type ClassLabel; it has 0"):
         open_images(f"hf-datasets:{saved.with_name('unlabelled')}")
 
 

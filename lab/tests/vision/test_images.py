@@ -199,7 +199,7 @@ def test_wrong_places_and_kinds_say_what_to_write(tmp_path):
         "hf-datasets:": "write hf-datasets:NAME",
         f"cifar:{root}": "did you mean 'cifar10'",
         "nothing": "choose from folder, cifar10",
-        f"folder:{root / 'a'}": "holds images, but not in class folders",
+        f"folder:{root / 'a'}": "holds no class folders; images belong in ROOT/CLASS/NAME.png",
         f"folder:{root}:val": "has no part 'val'; its folders are classes",
         "folder:a\0b": "folder: ",
     }.items():

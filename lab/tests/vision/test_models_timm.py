@@ -18,8 +18,8 @@ from safetensors.torch import save_file  # noqa: E402
 
 from smallcal.errors import FileError, InputError, MissingExtraError  # noqa: E402
 from smallcal_lab.vision import open_model  # noqa: E402
-from smallcal_lab.vision.models import downloads  # noqa: E402
-from smallcal_lab.vision.models.preprocess import Preprocess  # noqa: E402
+from smallcal_lab.vision.models import libraries  # noqa: E402
+from smallcal_lab.vision.models.model import Preprocess  # noqa: E402
 from support.photos import photos  # noqa: E402
 
 PHOTOS = [Image.fromarray(one).resize((130, 97)) for one in photos(128)[:2]]
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
     """An empty cache of the hub, which is not to be reached."""
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
     return tmp_path / "hub"
 
 
@@ -44,7 +44,7 @@ def silent(monkeypatch):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(16)
-        monkeypatch.setattr(downloads, "PATIENCE", 0.3)
+        monkeypatch.setattr(libraries, "PATIENCE", 0.3)
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
@@ -168,7 +168,7 @@ class TestMissing:
         assert time.monotonic() - start < 5
 
     def test_offline_by_choice(self, cache, monkeypatch):
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
         for source in ("timm:test_vit", "timm:hf-hub:timm/test_vit.r160_in1k"):
             with pytest.raises(FileError, match=r"HF_HUB_OFFLINE is set"):
                 open_model(source)
@@ -186,7 +186,7 @@ class TestMissing:
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
             Thread(target=server.serve_forever, daemon=True).start()
-            assert downloads.reach(f"http://127.0.0.1:{server.server_port}") == ""
+            assert libraries.reach(f"http://127.0.0.1:{server.server_port}") == ""
             server.shutdown()
 
     @pytest.mark.parametrize("name", ["timm", "torchvision", "transformers"])
@@ -200,9 +200,9 @@ class TestMissing:
         def broken(_):
             raise RuntimeError("operator torchvision::nms does not exist")
 
-        monkeypatch.setattr(downloads.importlib, "import_module", broken)
+        monkeypatch.setattr(libraries.importlib, "import_module", broken)
         with pytest.raises(MissingExtraError, match=r"nms does not exist.*builds that match"):
-            downloads.library("timm", "timm:resnet18")
+            libraries.library("timm", "timm:resnet18")
 
 
 class TestTorchvision:
@@ -241,7 +241,7 @@ class TestTorchvision:
         assert (other.untrained, other.class_names) == (True, ())
 
     def test_no_network(self, home, silent, monkeypatch):
-        monkeypatch.setattr(downloads, "PATIENCE", 0.3)
+        monkeypatch.setattr(libraries, "PATIENCE", 0.3)
         monkeypatch.setenv("https_proxy", silent)
         with pytest.raises(
             FileError, match=r"squeezenet1_1-.*pth is not in the cache .*cannot be reached"

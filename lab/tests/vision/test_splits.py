@@ -74,7 +74,7 @@ def test_the_first_of_each_class_are_the_first():
     split = split_images(images, "first-2", seed=9)
     assert split.parts["calibration"].tolist() == [0, 1, 2, 3, 4, 6]
     assert split.parts["test"].tolist() == [5, 7]
-    with pytest.raises(sc.InputError, match="first-3: class 0 has 2 images"):
+    with pytest.raises(sc.InputError, match=r"first-3 of some .* leaves nothing for test"):
         split_images(images, "first-3")
 
 
@@ -83,7 +83,7 @@ def test_so_many_at_random_are_those_that_a_study_would_draw():
     split = split_images(images_of(labels), "random-30", seed=2)
     assert np.array_equal(split.parts["calibration"], draw_rows(labels, 30, seed=2, draw=0))
     assert sorted(np.concatenate(list(split.parts.values()))) == list(range(120))
-    with pytest.raises(sc.InputError, match="random-120: there are 120 images, and some must"):
+    with pytest.raises(sc.InputError, match=r"random-120 of some .120. leaves nothing for test"):
         split_images(images_of(labels), "random-120")
 
 
@@ -114,10 +114,10 @@ def test_each_image_is_as_likely_as_any_other():
         ("5", "unknown split '5'; write one as 5%, 5%.10%, first-5, halves or random-2500"),
         ("100%", "unknown split"),
         ("first-0", "unknown split"),
-        ("0%", "has nothing to calibrate on"),
-        ("99.9%", "has nothing to train on"),
-        ("50%+1%", "has nothing to train on"),
-        ("first-2", "has nothing to test on"),
+        ("0%", "nothing for calibration"),
+        ("99.9%", "nothing for train"),
+        ("50%+1%", "nothing for train"),
+        ("first-2", "nothing for test"),
     ],
 )
 def test_rules_that_make_no_split_say_so(rule, said):
@@ -133,7 +133,7 @@ def test_seeds_are_whole_numbers(seed):
 
 def test_no_images_cannot_be_split():
     for rule in ("5%", "halves", "first-1"):
-        with pytest.raises(sc.InputError, match="nothing to calibrate on"):
+        with pytest.raises(sc.InputError, match="nothing for calibration"):
             split_images(images_of(np.arange(0)), rule)
 
 
@@ -199,8 +199,8 @@ def test_changed_and_damaged_files_are_refused(kept):
         ({"sha256": "0"}, "was changed"),
         ({"version": 2}, "version 2, not 1"),
         ({"format": "x"}, "is not a split of images"),
-        ({"more": 1}, "is not a complete split"),
-        ({"seed": "2"}, "is not a complete split"),
+        ({"more": 1}, "was changed"),
+        ({"seed": "2"}, "was changed"),
     ):
         file.write_text(json.dumps({**whole, **change}))
         with pytest.raises(sc.FileError, match=said):
@@ -221,5 +221,5 @@ def test_rows_that_cannot_be_are_refused_even_with_a_right_checksum(kept):
     for parts in ({"train": [40]}, {"train": [-1]}, {"a": [1], "b": [1]}, {"a": [0.5]}, {"a": 1}):
         content = {**whole, "parts": parts}
         file.write_text(json.dumps({**content, "sha256": _digest(content)}))
-        with pytest.raises(sc.FileError, match=r"rows of|occurs twice"):
+        with pytest.raises(sc.FileError, match=r"rows must be whole numbers below 40, each once"):
             read_split(file, images)

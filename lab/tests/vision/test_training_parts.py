@@ -27,8 +27,7 @@ from torch.nn import functional
 from smallcal.errors import FileError, InputError
 from smallcal_lab.vision import open_images, open_model
 from smallcal_lab.vision.loading import loader_of, loading
-from smallcal_lab.vision.models.model import InputSpec
-from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.models.model import InputSpec, Preprocess
 from smallcal_lab.vision.training.batches import (
     MIX,
     Batches,
@@ -355,7 +354,10 @@ def test_slopes_of_the_head_are_right_by_finite_differences():
     [
         ({"head.temperature": "warm"}, "head.temperature cannot be 'warm'; choose from unrest"),
         ({"head.temprature": "stop-grad"}, "a head has no option 'temprature'; did you mean"),
-        ({"head.temperature": "stop-grad", "head.width": 0}, "head.width must be a number, 1 or"),
+        (
+            {"head.temperature": "stop-grad", "head.width": 0},
+            "head.width cannot be 0; choose from whole",
+        ),
         ({"head.features": "temperature"}, "has no temperature head"),
     ],
 )

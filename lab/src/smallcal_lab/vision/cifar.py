@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import math
+import pickle
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,10 @@ import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
-from smallcal.errors import FileError, InputError, choose
+from smallcal.errors import FileError, InputError, choose, did_you_mean, file_errors
 from smallcal.io.npy import map_npy
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.vision.image_set import ImageSet
-from smallcal_lab.vision.pickles import read_batch
+from smallcal_lab.vision.image_set import ImageSet, one_line_errors, root_of
 
 _TEN = "airplane automobile bird cat deer dog frog horse ship truck"
 _HUNDRED = """
@@ -37,18 +38,14 @@ _FILES = {
     "cifar100": {"train": ["train"], "test": ["test"]},
 }
 _LABELS = {"cifar10": "labels", "cifar100": "fine_labels"}
-#: Folders that the official archives unpack to.
-_FOLDERS = {
-    "cifar10": "cifar-10-batches-py",
-    "cifar100": "cifar-100-python",
-    "cifar10-c": "CIFAR-10-C",
-    "cifar100-c": "CIFAR-100-C",
-}
+_LABEL_FILE = "labels.npy"
 
 SIDE = 32
+
+#: CIFAR's largest file has 155 MB.
+MAX_BYTES = 1 << 30
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-_PART = re.compile(r"(.+)-([1-5])")
-_LABEL_FILE = "labels.npy"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,39 +74,19 @@ class Mapped:
 
 def _mapped(file: Path) -> Bytes:
     """Return the array in a file, of the shape that CIFAR-10-C's have."""
-    found = _loaded(file)
-    if found.dtype != np.uint8 or found.ndim != 4 or found.shape[1:] != (SIDE, SIDE, 3):
+    with file_errors(f"cannot read {file}"):
+        found = map_npy(file)
+    if found.dtype != np.uint8 or found.shape[1:] != (SIDE, SIDE, 3) or len(found) % 5:
         raise FileError(
-            f"{file} must hold bytes of shape (n, 32, 32, 3), not {found.dtype} {found.shape}"
+            f"{file} must hold bytes of shape (5 n, 32, 32, 3), not {found.dtype} {found.shape}"
         )
-    if len(found) % len(SEVERITIES) or not len(found):
-        raise FileError(f"{file} has {len(found):,} images, not a multiple of the five severities")
     return found
-
-
-def _loaded(file: Path) -> np.ndarray[Any, Any]:
-    try:
-        return map_npy(file)
-    except OSError as error:
-        raise FileError(f"cannot read {file}: {error.strerror or error}") from None
-    except FileError as error:
-        raise FileError(f"cannot read {file}: it is not a .npy file of numbers ({error})") from None
-
-
-def _inside(kind: str, place: Path) -> Path:
-    """Return the folder itself, or the one that the archive unpacked into it."""
-    inner = place / _FOLDERS[kind]
-    return inner if inner.is_dir() else place
 
 
 def clean_parts(kind: str, place: Path) -> tuple[str, ...]:
     """Return which of "train" and "test" are there."""
-    folder = _inside(kind, place)
-    return tuple(
-        part
-        for part, files in _FILES[kind].items()
-        if all((folder / one).exists() for one in files)
-    )
+    folder, files = root_of(kind, place), _FILES[kind]
+    return tuple(part for part in files if all((folder / one).exists() for one in files[part]))
 
 
 def open_clean(kind: str, place: Path, part: str) -> ImageSet:
@@ -117,101 +94,147 @@ def open_clean(kind: str, place: Path, part: str) -> ImageSet:
     part = part or "test"
     if part not in _FILES[kind]:
         raise InputError(f"{kind} has no part {part!r}; {choose(part, _FILES[kind])}")
-    folder = _inside(kind, place)
     data, labels = [], []
-    for file in (folder / name for name in _FILES[kind][part]):
-        if not file.exists():
-            raise FileError(f"{kind} needs {file}, an official Python batch, and it is not there")
+    for file in (root_of(kind, place) / name for name in _FILES[kind][part]):
         batch = read_batch(file)
-        for name in ("data", _LABELS[kind]):
-            if name not in batch:
-                raise FileError(f"{file} is not a batch of {kind}: it has no {name!r}")
-        pixels = batch["data"]
-        if (
-            not isinstance(pixels, np.ndarray)
-            or pixels.dtype != np.uint8
-            or (pixels.shape[1:] != (3 * SIDE * SIDE,))
-        ):
-            raise FileError(f"{file}: 'data' must hold 3,072 bytes for each image")
+        pixels: Any = batch.get("data")
+        if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape[1:] != (3 * SIDE * SIDE,):
+            raise FileError(
+                f"{file} is not a batch of {kind}: 'data' must hold 3,072 bytes for each image"
+            )
         data.append(pixels)
-        most = len(NAMES[kind])
-        labels.append(_numbers(batch[_LABELS[kind]], file, n=len(pixels), most=most))
-    return ImageSet.of(
-        f"{kind}-{part}",
-        np.concatenate(labels),
-        [f"{part}-{row:05d}" for row in range(sum(map(len, labels)))],
-        classes=NAMES[kind],
-        pixels=Rows(np.concatenate(data)),
-    )
+        labels.append(
+            _numbers(batch.get(_LABELS[kind]), file, n=len(pixels), most=len(NAMES[kind]))
+        )
+    rows, numbers = Rows(np.concatenate(data)), np.concatenate(labels)
+    ids = [f"{part}-{row:05d}" for row in range(len(numbers))]
+    return ImageSet.of(f"{kind}-{part}", numbers, ids, classes=NAMES[kind], pixels=rows)
 
 
 def _numbers(given: object, file: Path, *, n: int, most: int) -> IntArray:
     """Return labels, if there are so many and they are below ``most``."""
-    try:
-        labels = np.asarray(given)
-    except ValueError:  # lists of several lengths
-        labels = np.empty((0, 0))
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not n:
-        raise FileError(f"{file}: labels must be a list of whole numbers")
-    if len(labels) != n:
-        raise FileError(f"{file}: {len(labels):,} labels for {n:,} images")
-    if not 0 <= labels.min() <= labels.max() < most:
-        raise FileError(f"{file}: labels must be 0 .. {most - 1}")
+    labels = given if isinstance(given, np.ndarray) else np.array(given, dtype=object)
+    whole = labels.dtype.kind in "iu" or all(type(one) is int for one in labels.ravel())
+    if not n or labels.shape != (n,) or not whole or not 0 <= min(labels) <= max(labels) < most:
+        raise FileError(f"{file}: labels must be 0 .. {most - 1}, whole numbers, for {n:,} images")
     return labels.astype(np.int64)
 
 
 def corrupted_parts(kind: str, place: Path) -> tuple[str, ...]:
     """Return the corruptions that are there with their severities, such as "fog-3"."""
-    folder = _inside(kind, place)
-    there = {file.stem for file in folder.glob("*.npy") if file.name != _LABEL_FILE}
-    return tuple(f"{one}-{severity}" for one in in_order(there) for severity in SEVERITIES)
+    files = root_of(kind, place).glob("*.npy")
+    there = in_order(file.stem for file in files if file.name != _LABEL_FILE)
+    return tuple(f"{one}-{severity}" for one in there for severity in SEVERITIES)
 
 
-def in_order(kinds: set[str]) -> list[str]:
-    """Return corruptions in the order of the paper, then others by name.
-
-    Examples
-    --------
-    >>> in_order({"fog", "spatter", "shot_noise", "mist"})
-    ['shot_noise', 'fog', 'spatter', 'mist']
-    """
-    known = [one for one in (*STANDARD, *EXTRA) if one in kinds]
-    return known + sorted(kinds - set(known))
+def in_order(kinds: Iterable[str]) -> list[str]:
+    """Return corruptions in the order of the paper, then others by name."""
+    there, known = set(kinds), (*STANDARD, *EXTRA)
+    return [one for one in known if one in there] + sorted(there - set(known))
 
 
 def named_part(source: str, part: str, there: tuple[str, ...]) -> tuple[str, int]:
     """Return corruption and severity of a part such as "fog-3" that is there."""
-    found = _PART.fullmatch(part)
-    if found is None:
-        wanted = f"no part {part!r}" if part else "many parts"
-        raise InputError(
-            f"{source} has {wanted}; name a corruption and severity, such as {source}:fog-3"
-        )
     if part not in there:
-        kinds = dict.fromkeys(one.rpartition("-")[0] for one in there)
-        say = choose(found[1], kinds) if found[1] not in kinds else "its folder is not there"
-        raise InputError(f"{source} has no {part}; {say}")
-    return found[1], int(found[2])
+        what = did_you_mean(part, there) or f"name one that is there, such as {source}:fog-3"
+        kind = InputError if there else FileError
+        raise kind(f"{source} has no corruption and severity {part!r}; {what}")
+    name, _, severity = part.rpartition("-")
+    return name, int(severity)
 
 
 def open_corrupted(kind: str, place: Path, part: str) -> ImageSet:
     """Return one corruption at one severity of CIFAR-10-C or CIFAR-100-C."""
-    folder, clean = _inside(kind, place), kind.removesuffix("-c")
-    there = corrupted_parts(kind, place)
-    if not there:
-        raise FileError(f"{folder} holds no corruption of {kind}, such as fog.npy")
-    corruption, severity = named_part(f"{kind}:{place}", part, there)
-    file = folder / f"{corruption}.npy"
-    pixels = _mapped(file)
-    each = len(pixels) // len(SEVERITIES)
-    known = _loaded(folder / _LABEL_FILE)
-    labels = _numbers(known, folder / _LABEL_FILE, n=len(pixels), most=len(NAMES[clean]))
-    if (labels.reshape(len(SEVERITIES), each) != labels[:each]).any():
-        raise FileError(f"{folder / _LABEL_FILE}: the five severities must have the same labels")
-    return ImageSet.of(
-        f"{kind}-{part}",
-        labels[:each],
-        [f"test-{row:05d}" for row in range(each)],
-        classes=NAMES[clean],
-        pixels=Mapped(file, (severity - 1) * each),
-    )
+    folder, clean = root_of(kind, place), kind.removesuffix("-c")
+    corruption, severity = named_part(f"{kind}:{place}", part, corrupted_parts(kind, place))
+    file, listed = folder / f"{corruption}.npy", folder / _LABEL_FILE
+    n = len(_mapped(file))
+    with file_errors(f"cannot read {listed}"):
+        labels = _numbers(map_npy(listed), listed, n=n, most=len(NAMES[clean]))
+    labels, *others = labels.reshape(len(SEVERITIES), -1)
+    if any((other != labels).any() for other in others):
+        raise FileError(f"{listed}: the five severities must have the same labels")
+    rows = Mapped(file, (severity - 1) * len(labels))
+    ids = [f"test-{row:05d}" for row in range(len(labels))]
+    return ImageSet.of(f"{kind}-{part}", labels, ids, classes=NAMES[clean], pixels=rows)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+# A pickle is a program. Those of CIFAR use little of what it may do: dictionaries, lists, numbers,
+# bytes and NumPy arrays of numbers. What a file asks to call is only written down here, and what
+# stands for an array or a number is made of that afterwards, by functions of our own.
+
+#: What a file may ask for, as the newest NumPy names it.
+_ASKED = (
+    *("_codecs.encode", "numpy.dtype", "numpy.ndarray", "numpy._core.multiarray._reconstruct"),
+    *("numpy._core.multiarray.scalar", "numpy._core.numeric._frombuffer"),
+)
+
+
+class _Asked:
+    """A call that a file asks for, and the state that it gives to what comes out; never made."""
+
+    def __init__(self, name: str, given: tuple[Any, ...]) -> None:
+        self.name, self.given = name, given
+        self.state: Any = ()
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Reader(pickle._Unpickler):
+    """An unpickler that writes down what a file asks for.
+
+    The one in Python and not the one in C, which a file of ten bytes can make reserve gigabytes
+    (its memo is an array as long as the largest number in the file).
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what writes a call down; a new function each time, which a file may spoil."""
+        asked = f"{module}.{name}".replace("numpy.core.", "numpy._core.")
+        if asked not in _ASKED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
+        return lambda *given: _Asked(name, given)
+
+
+def _made(value: Any) -> Any:
+    """Return a value, with arrays, numbers and text in the place of the calls for them."""
+    if isinstance(value, list):
+        return [_made(one) for one in value]
+    if not isinstance(value, _Asked):
+        return value.decode("latin-1") if isinstance(value, bytes) else value
+    if value.name == "encode":  # bytes that Python 3 wrote for Python 2
+        return str(value.given[0])
+    if value.name == "_reconstruct":
+        _, shape, kind, by_columns, raw = value.state
+        return _array(raw, kind, shape, order="F" if by_columns else "C")
+    if value.name == "_frombuffer":
+        raw, kind, shape, order = value.given
+        return _array(raw, kind, shape, order=_made(order))
+    kind, raw = value.given
+    return _array(raw, kind, (), order="C").item()
+
+
+def _array(raw: Any, kind: Any, shape: Any, *, order: Any) -> np.ndarray[Any, Any]:
+    """Return an array of numbers, if a file says it wholly."""
+    code, direction = _made(kind.given[0]), _made(kind.state[1])
+    if code[0] not in "iufb" or not code[1:].isdigit() or direction not in ("|", "<", ">", "="):
+        raise ValueError(f"an array of {code!r}, which are not numbers")
+    dtype, sizes = np.dtype(direction + code), tuple(map(int, shape))
+    numbers = raw if isinstance(raw, bytes | bytearray) else _made(raw).encode("latin-1")
+    if min(sizes, default=0) < 0 or math.prod(sizes) * dtype.itemsize != len(numbers):
+        raise ValueError(f"an array of shape {sizes} with {len(numbers):,} bytes")
+    return np.frombuffer(numbers, dtype).reshape(sizes, order=order)
+
+
+def read_batch(file: Path) -> dict[str, Any]:
+    """Return the dictionary in a pickle of CIFAR: lists, numbers, text and arrays by name."""
+    with one_line_errors(f"{file} is not a batch of CIFAR", FileError):
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            raise ValueError(f"no file, or over {MAX_BYTES:,} bytes")
+        with file.open("rb") as stream:
+            found = _Reader(stream, encoding="bytes").load()
+        if not isinstance(found, dict):
+            raise ValueError("it does not hold a dictionary")
+        return {_made(key): _made(value) for key, value in found.items()}

@@ -1,57 +1,54 @@
-"""A set of labelled images, read one at a time."""
+"""A set of labelled images, read one at a time, in whatever mode, to RGB with eight bits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
-from smallcal.errors import InputError
-from smallcal_lab.vision.pixels import read_image
+from smallcal.data.shown import one_line
+from smallcal.errors import FileError, InputError, SmallcalError
 
+#: How names of image files end, in small letters.
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
-class Pixels(Protocol):
-    """Where the images of a set come from; small, so that it can be sent to other processes."""
+#: Folders that the official archives unpack to.
+_FOLDERS = {
+    "cifar10": ("cifar-10-batches-py",),
+    "cifar100": ("cifar-100-python",),
+    "cifar10-c": ("CIFAR-10-C",),
+    "cifar100-c": ("CIFAR-100-C",),
+    "tiny-imagenet": ("tiny-imagenet-200",),
+    "imagenet": ("ILSVRC/Data/CLS-LOC", "CLS-LOC"),
+    "imagenet-c": ("imagenet-c", "ImageNet-C"),
+    "imagenet-r": ("imagenet-r",),
+    "imagenet-a": ("imagenet-a",),
+    "imagenet-sketch": ("sketch", "imagenet-sketch", "ImageNet-Sketch/sketch"),
+}
 
-    def read(self, row: int, name: str) -> Image.Image:
-        """Return one image in RGB, by its row in the whole set and its id."""
-        ...
+#: What a file may hold, whatever its name: Pillow also knows formats that start other programs.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Images in files.
-
-    Attributes
-    ----------
-    root : Path
-    pattern : str
-        How a path below it is made of the class and the name in an id, ``class/name``.
-    """
+    """Images in files below ``root``, by a pattern of the class and the name in ``class/name``."""
 
     root: Path
     pattern: str = "{owner}/{name}"
 
     def read(self, row: int, name: str) -> Image.Image:
         """Return one image in RGB."""
-        return read_image(self.path(name))
-
-    def path(self, name: str) -> Path:
-        """Return the file of an id.
-
-        Examples
-        --------
-        >>> Files(Path("train"), "{owner}/images/{name}").path("n01443537/a.JPEG").as_posix()
-        'train/n01443537/images/a.JPEG'
-        """
         owner, _, rest = name.partition("/")
-        return self.root / self.pattern.format(owner=owner, name=rest)
+        return read_image(self.root / self.pattern.format(owner=owner, name=rest))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,26 +68,17 @@ class ImageSet:
     columns : tuple of int, or None
         The columns of a model of 1,000 ImageNet classes that ``classes`` are, in order; None where
         the model has just these classes.
-    pixels : Pixels
-        Where images come from.
+    pixels : object
+        Where images come from: its ``read(row, id)`` returns one in RGB. It is small, so that it
+        can be sent to other processes.
     rows : ndarray of int64, shape (n,)
         The images' rows in ``pixels``.
 
     Examples
     --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> for name in ("cat", "dog"):
-    ...     (root / name).mkdir()
-    ...     Image.new("L", (8, 6), 90).save(root / name / "1.png")
-    >>> from smallcal_lab.vision import open_images
-    >>> images = open_images(f"folder:{root}")
-    >>> images
-    <ImageSet tmp...: 2 images, 2 classes>
-    >>> len(images), images.labels.tolist(), images.ids, images.image(1)
-    (2, [0, 1], ('cat/1.png', 'dog/1.png'), <PIL.Image.Image image mode=RGB size=8x6 at ...>)
-    >>> images.take([1]).ids
-    ('dog/1.png',)
+    >>> images = ImageSet.of("pets", [0, 1], "ab", classes=("cat", "dog"), pixels=None)
+    >>> images, images.labels.tolist(), images.take([1]).ids
+    (<ImageSet pets: 2 images, 2 classes>, [0, 1], ('b',))
     """
 
     name: str
@@ -98,7 +86,7 @@ class ImageSet:
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     columns: tuple[int, ...] | None
-    pixels: Pixels
+    pixels: Any
     rows: IntArray
 
     @classmethod
@@ -109,24 +97,15 @@ class ImageSet:
         ids: Sequence[str],
         *,
         classes: Sequence[str],
-        pixels: Pixels,
+        pixels: Any,
         columns: Sequence[int] | None = None,
     ) -> ImageSet:
         """Return all images of a place."""
         numbers = _frozen(np.asarray(labels))
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(classes):
-            raise InputError(f"{name}: labels must be 0 .. {len(classes) - 1}")
-        if len(numbers) != len(ids):
-            raise InputError(f"{name}: {len(numbers):,} labels for {len(ids):,} images")
-        return cls(
-            name=name,
-            labels=numbers,
-            ids=tuple(ids),
-            classes=tuple(classes),
-            columns=None if columns is None else tuple(columns),
-            pixels=pixels,
-            rows=_frozen(np.arange(len(numbers))),
-        )
+        if len(numbers) != len(ids) or not set(numbers.tolist()) <= set(range(len(classes))):
+            raise InputError(f"{name}: each image must have a label from 0 to {len(classes) - 1}")
+        rows, only = _frozen(np.arange(len(ids))), None if columns is None else tuple(columns)
+        return cls(name, numbers, tuple(ids), tuple(classes), only, pixels, rows)
 
     def __repr__(self) -> str:
         return f"<ImageSet {self.name}: {len(self):,} images, {len(self.classes):,} classes>"
@@ -138,17 +117,17 @@ class ImageSet:
         """Return one image, in RGB."""
         if not 0 <= i < len(self):
             raise InputError(f"{self.name} has no image {i}; it has {len(self):,}, counted from 0")
-        return self.pixels.read(int(self.rows[i]), self.ids[i])
+        image: Image.Image = self.pixels.read(int(self.rows[i]), self.ids[i])
+        return image
 
     def take(self, rows: Sequence[int] | IntArray) -> ImageSet:
         """Return some of the images, in the order of ``rows``; classes stay as they are."""
         wanted = np.asarray(rows)
         if not wanted.size:
             wanted = wanted.astype(np.int64)
-        if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-            raise InputError(f"rows of {self.name} must be a list of whole numbers")
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
-            raise InputError(f"rows of {self.name} must be 0 .. {len(self) - 1}")
+        whole = wanted.ndim == 1 and wanted.dtype.kind in "iu"
+        if not whole or not ((wanted >= 0) & (wanted < len(self))).all():
+            raise InputError(f"rows of {self.name} must be whole numbers from 0 to {len(self) - 1}")
         return replace(
             self,
             labels=_frozen(self.labels[wanted]),
@@ -171,3 +150,60 @@ def _frozen(numbers: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> IntAr
     result = np.array(numbers, dtype=np.int64)
     result.flags.writeable = False
     return result
+
+
+def root_of(kind: str, place: Path) -> Path:
+    """Return the folder of a set: the one that is named, or one that an archive made in it."""
+    inner = (place / one for one in _FOLDERS[kind])
+    return next((one for one in inner if one.is_dir()), place)
+
+
+@contextmanager
+def one_line_errors(what: str, kind: type[SmallcalError] | None = None) -> Iterator[None]:
+    """Say in one line what code that is not ours objects to: its errors have no one type.
+
+    Without a kind it is a FileError; but a TypeError is an InputError, an option that is unknown.
+    """
+    try:
+        yield
+    except SmallcalError:
+        raise
+    except Exception as error:
+        raised = kind or (InputError if isinstance(error, TypeError) else FileError)
+        name = "" if kind is FileError else f"{type(error).__name__}: "
+        why = getattr(error, "strerror", None) or one_line(error)[:300] or "it ends too early"
+        raise raised(f"{what}: {name}{why}") from error
+
+
+def read_image(file: Path) -> Image.Image:
+    """Return the image in a file, whole and in RGB."""
+    with one_line_errors(f"cannot read the image {file}", FileError), warnings.catch_warnings():
+        if not file.is_file():  # also a pipe, which would be waited for
+            raise FileNotFoundError("there is no such file")
+        # Of odd notes, which thousands of photographs have.
+        warnings.filterwarnings("ignore", module="PIL")
+        with Image.open(file, formats=_FORMATS) as image:
+            return to_rgb(image)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image of any mode in RGB.
+
+    As everywhere else, transparency is dropped, the first of several frames is taken and a camera's
+    note that the picture should be turned is not followed: published accuracies are of such images.
+    Grey values of 16 bits are scaled to eight: 65535 is white, as 255 is.
+    """
+    if image.mode == "RGB":
+        return image.copy()  # of the picture alone: not tied to the file that it came from
+    if image.mode == "F":
+        raise ValueError("its pixels are fractions, and the value of white is unknown; store bytes")
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError(
+                "its pixels have 32 bits, and the value of white is unknown; store bytes"
+            )
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")

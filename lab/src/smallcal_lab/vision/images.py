@@ -1,20 +1,22 @@
-"""Sets of images by one string, ``KIND:DIR`` or ``KIND:DIR:PART``."""
+"""Sets of images by one string, ``KIND:DIR`` or ``KIND:DIR:PART``, and those of ``datasets``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from smallcal.errors import FileError, InputError, choose, missing_file
-from smallcal_lab.vision import cifar, folders, hub, imagenet
-from smallcal_lab.vision.image_set import ImageSet
+import numpy as np
+from PIL import Image
 
-__all__ = ["KINDS", "ImageSet", "image_parts", "image_place", "open_images"]
-
+from smallcal.errors import FileError, InputError, MissingExtraError, choose, missing_file
+from smallcal_lab.vision import cifar, folders
+from smallcal_lab.vision.image_set import ImageSet, one_line_errors, to_rgb
 
 #: What can be opened from a folder: functions that open a part of it, and that list its parts.
-KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[str, ...]]]] = {
+KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], Iterable[str]]]] = {
     "folder": (folders.open_folder, folders.folder_parts),
     **{
         name: (partial(cifar.open_clean, name), partial(cifar.clean_parts, name))
@@ -24,12 +26,12 @@ KINDS: dict[str, tuple[Callable[[Path, str], ImageSet], Callable[[Path], tuple[s
         name: (partial(cifar.open_corrupted, name), partial(cifar.corrupted_parts, name))
         for name in ("cifar10-c", "cifar100-c")
     },
-    "tiny-imagenet": (folders.open_tiny, folders.tiny_parts),
-    "imagenet": (imagenet.open_imagenet, imagenet.imagenet_parts),
-    "imagenet-c": (imagenet.open_corrupted, imagenet.corrupted_parts),
-    "imagenet-v2": (imagenet.open_v2, imagenet.v2_parts),
+    "tiny-imagenet": (folders.open_tiny, partial(folders.train_and_val, "tiny-imagenet")),
+    "imagenet": (folders.open_imagenet, partial(folders.train_and_val, "imagenet")),
+    "imagenet-c": (folders.open_corrupted, folders.corrupted_parts),
+    "imagenet-v2": (folders.open_v2, folders.v2_parts),
     **{
-        name: (partial(imagenet.open_variant, name), lambda place: ())
+        name: (partial(folders.open_variant, name), lambda place: ())
         for name in ("imagenet-r", "imagenet-a", "imagenet-sketch")
     },
 }
@@ -53,21 +55,9 @@ def open_images(source: str) -> ImageSet:
         - ``imagenet-v2`` and its variants, ``imagenet-r``, ``imagenet-a``, ``imagenet-sketch``;
         - ``hf-datasets:NAME``, with ``:SPLIT`` or ``:CONFIG:SPLIT``, if that package is installed.
 
-    Returns
-    -------
-    ImageSet
-
-    Raises
-    ------
-    FileError
-        If files are missing, damaged or laid out differently; it names the file.
-    InputError
-        If there is no such kind or part.
-
     Examples
     --------
     >>> import tempfile
-    >>> from PIL import Image
     >>> root = Path(tempfile.mkdtemp()) / "pets"
     >>> for name in ("cat", "dog"):
     ...     (root / "val" / name).mkdir(parents=True)
@@ -75,48 +65,26 @@ def open_images(source: str) -> ImageSet:
     >>> images = open_images(f"folder:{root}:val")
     >>> images.name, images.classes, images.image(0).mode
     ('pets-val', ('cat', 'dog'), 'RGB')
-    >>> open_images("cifar11:data")
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown kind of images 'cifar11'; did you mean 'cifar10'?
     """
     kind, rest = _kind_of(source)
     if kind == HUB:
-        return hub.open_hub(rest)
-    place, part = _place_of(kind, rest)
-    return KINDS[kind][0](place, part)
+        return _open_hub(rest)
+    return KINDS[kind][0](*_place_of(kind, rest))
 
 
 def image_parts(source: str) -> tuple[str, ...]:
-    """Return the parts that ``KIND:DIR`` has, as they are written after it; none if it has none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> root = Path(tempfile.mkdtemp())
-    >>> for name in ("fog/1", "fog/3", "gaussian_noise/5"):
-    ...     (root / name).mkdir(parents=True)
-    >>> image_parts(f"imagenet-c:{root}")
-    ('gaussian_noise-5', 'fog-1', 'fog-3')
-    """
+    """Return the parts that ``KIND:DIR`` has, as they are written after it; none if it has none."""
     kind, rest = _kind_of(source)
     if kind == HUB:
-        return hub.hub_parts(rest)
+        return _hub_parts(rest)
     place, part = _place_of(kind, rest)
     if part:
         raise InputError(f"{source} is already one part; name {kind}:{place}")
-    return KINDS[kind][1](place)
+    return tuple(KINDS[kind][1](place))
 
 
 def image_place(source: str) -> tuple[Path, str]:
-    """Return the folder and the part that a string names; of ``hf-datasets:NAME`` the name.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> image_place(f"imagenet-c:{tempfile.gettempdir()}:fog-3")[1]
-    'fog-3'
-    """
+    """Return the folder and the part that a string names; of ``hf-datasets:NAME`` the name."""
     kind, rest = _kind_of(source)
     return (Path(rest), "") if kind == HUB else _place_of(kind, rest)
 
@@ -133,16 +101,81 @@ def _kind_of(source: str) -> tuple[str, str]:
 
 def _place_of(kind: str, rest: str) -> tuple[Path, str]:
     """Return folder and part; a folder's own name may hold colons."""
-    try:
-        whole = Path(rest).expanduser()  # no shell does it behind a colon
+    before, _, part = rest.rpartition(":")
+    try:  # no shell expands a tilde behind a colon
+        whole, place = Path(rest).expanduser(), Path(before or rest).expanduser()
         if whole.is_dir():
             return whole, ""
-        before, _, part = rest.rpartition(":")
-        place = Path(before).expanduser()
-        if before and part and place.is_dir():
+        if part and place.is_dir():
             return place, part
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"{kind}: cannot read {rest!r}: {error}") from None
-    named = place if before else whole
-    what = "a file, not a folder" if named.is_file() else f"not there{missing_file(named)}"
-    raise FileError(f"{kind}: the folder {named} is {what}")
+    what = "a file, not a folder" if place.is_file() else f"not there{missing_file(place)}"
+    raise FileError(f"{kind}: the folder {place} is {what}")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Images in a column of a data set."""
+
+    table: Any
+    column: str
+    name: str
+
+    def read(self, row: int, name: str) -> Image.Image:
+        """Return one image in RGB."""
+        with one_line_errors(f"cannot read the image in row {row} of {self.name}", FileError):
+            return to_rgb(self.table[row][self.column])
+
+
+def _hub(place: str) -> tuple[Any, str, str | None, str]:
+    """Return the package, and name, configuration and split that a string names."""
+    name, *rest = [place] if Path(place).is_dir() else place.split(":")
+    if len(rest) > 2 or not all((name, *rest)):
+        raise InputError(f"{HUB}:{place} must be NAME, NAME:SPLIT or NAME:CONFIG:SPLIT")
+    try:
+        import datasets
+    except ImportError:
+        needed = f"{HUB}: needs the package 'datasets': pip install datasets"
+        raise MissingExtraError(needed) from None
+    return datasets, name, rest[0] if len(rest) == 2 else None, rest[-1] if rest else ""
+
+
+def _hub_parts(place: str) -> tuple[str, ...]:
+    """Return the splits of a data set."""
+    datasets, name, config, _ = _hub(place)
+    with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
+        if not Path(name).is_dir():
+            return tuple(datasets.get_dataset_split_names(name, config))
+        saved = datasets.load_from_disk(name)
+    return tuple(saved) if isinstance(saved, dict) else ()
+
+
+def _open_hub(place: str) -> ImageSet:
+    """Return one split of a data set, or of a folder that its ``save_to_disk`` wrote."""
+    datasets, name, config, part = _hub(place)
+    with one_line_errors(f"{HUB}:{place} cannot be loaded", FileError):
+        if Path(name).is_dir():
+            found = datasets.load_from_disk(name)
+        else:
+            found = datasets.load_dataset(name, config, split=part or None)
+    if isinstance(found, dict):
+        which = part or (next(iter(found)) if len(found) == 1 else "")
+        if which not in found:
+            raise InputError(
+                f"{HUB}:{place} names none of {len(found)} splits; {choose(part, found)}"
+            )
+        found = found[which]
+    columns = []
+    for kind in ("Image", "ClassLabel"):
+        of_kind = [key for key, one in found.features.items() if type(one).__name__ == kind]
+        if len(of_kind) != 1:
+            raise FileError(
+                f"{HUB}:{place} must have one column of type {kind}; it has {len(of_kind)}"
+            )
+        columns += of_kind
+    images, labels = columns
+    title = "-".join(filter(None, (Path(name).name, config, part)))
+    numbers, classes = np.asarray(found[labels][:]), found.features[labels].names
+    ids = [f"{part or 'row'}-{row:07d}" for row in range(len(found))]
+    return ImageSet.of(title, numbers, ids, classes=classes, pixels=Table(found, images, title))

@@ -32,13 +32,8 @@ def loading(loader: Any) -> Iterator[Iterator[Any]]:
     """Give what a loader loads; its processes end with the block, whatever happens.
 
     A data set returns what is wrong with an image as a :class:`SmallcalError`, which is raised
-    here: raised there, it would come with a page of text.
-
-    Raises
-    ------
-    SmallcalError
-        If an image cannot be read, or a process was ended; torch tells of that anywhere in the
-        block.
+    here: raised there, it would come with a page of text. Torch tells anywhere in the block that a
+    process was ended.
     """
     try:
         stream = iter(loader)
@@ -71,16 +66,13 @@ def _quiet(worker: int) -> None:
 
 def _fetched(stream: Iterator[Any]) -> Iterator[Any]:
     """Yield batches as they come; a process that has gone in the midst of sending is one line."""
-    while True:
-        try:
-            batch = next(stream)
-        except StopIteration:
-            return
-        except (OSError, EOFError) as error:
-            raise _gone(error) from error
-        if isinstance(batch, SmallcalError):
-            raise batch
-        yield batch
+    try:
+        for batch in stream:
+            if isinstance(batch, SmallcalError):
+                raise batch
+            yield batch
+    except (OSError, EOFError) as error:
+        raise _gone(error) from error
 
 
 def _gone(error: BaseException) -> InputError:

@@ -31,12 +31,7 @@ FORMAT, VERSION = "smallcal-split", 1
 MAX_BYTES = 256 * 1024 * 1024
 
 CALIBRATION, TRAIN, TEST = "calibration", "train", "test"
-_USE = {CALIBRATION: "calibrate on", TRAIN: "train on", TEST: "test on"}
 
-_KEYS = {
-    **{"format": str, "version": int, "images": str, "images_sha256": str, "n": int},
-    **{"rule": str, "seed": int, "parts": dict, "sha256": str},
-}
 _RULE = re.compile(
     r"(?P<share>\d{1,2}(\.\d{1,6})?)%(\+(?P<of_rest>\d{1,2}(\.\d{1,6})?)%)?|(?P<halves>halves)"
     r"|first-(?P<first>[1-9]\d{0,8})|random-(?P<random>[1-9]\d{0,8})"
@@ -49,17 +44,12 @@ class ImageSplit:
 
     Attributes
     ----------
-    rule : str
+    rule, seed : str, int
         How it was made.
-    seed : int
     parts : mapping of str to ndarray of int64
         Row numbers in rising order; no row is in two parts.
-    images : str
-        The name of the images.
-    images_sha256 : str
-        Their checksum.
-    n : int
-        How many they are.
+    images, images_sha256, n : str, str, int
+        The images: their name, their checksum, how many they are.
     """
 
     rule: str
@@ -87,27 +77,23 @@ class ImageSplit:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it down; a file that holds another split stays, and is an error."""
         file = Path(path)
-        content = {
-            **{"format": FORMAT, "version": VERSION, "images": self.images},
-            **{"images_sha256": self.images_sha256, "n": self.n},
-            **{"rule": self.rule, "seed": self.seed},
-            "parts": {name: rows.tolist() for name, rows in self.parts.items()},
-        }
-        digest = _digest(content)
+        parts = {name: rows.tolist() for name, rows in self.parts.items()}
+        content = {"format": FORMAT, "version": VERSION, **vars(self), "parts": parts}
+        content["sha256"] = _digest(content)
         if file.is_file():
-            old, old_digest = _read(file)
-            if old_digest == digest:
+            old = _read(file)
+            if old == content:
                 return
             raise FileError(
-                f"{file} holds another split already ({old.rule}, seed {old.seed}, {old.images}); "
-                "name another file, or remove it"
+                f"{file} holds another split already ({old['rule']}, seed {old['seed']}, "
+                f"{old['images']}); name another file, or remove it"
             )
         with atomic_path(file) as made:
-            made.write_text(json.dumps({**content, "sha256": digest}) + "\n", encoding="utf-8")
+            made.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
-    """Split a set of images by one of the paper's rules.
+    """Split images by one of the paper's rules: ``calibration`` and ``train``, or ``test``.
 
     Parameters
     ----------
@@ -123,72 +109,43 @@ def split_images(images: ImageSet, rule: str, *, seed: int = 0) -> ImageSplit:
     seed : int
         Seed of the random rules.
 
-    Returns
-    -------
-    ImageSplit
-        Its parts are ``calibration`` and ``train``, or ``calibration`` and ``test``.
-
     Examples
     --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> from smallcal_lab.vision import open_images
-    >>> root = Path(tempfile.mkdtemp())
-    >>> for name in "ab":
-    ...     (root / name).mkdir()
-    ...     for number in range(4):
-    ...         Image.new("L", (2, 2)).save(root / name / f"{number}.png")
-    >>> images = open_images(f"folder:{root}")
-    >>> split = split_images(images, "first-1")
-    >>> {part: rows.tolist() for part, rows in split.parts.items()}
-    {'calibration': [0, 4], 'test': [1, 2, 3, 5, 6, 7]}
-    >>> split.save(root / "split.json")
-    >>> read_split(root / "split.json", images).take(images, "calibration").ids
-    ('a/0.png', 'b/0.png')
+    >>> images = ImageSet.of("four", [0, 0, 1, 1], "abcd", classes=("cat", "dog"), pixels=None)
+    >>> {part: rows.tolist() for part, rows in split_images(images, "first-1").parts.items()}
+    {'calibration': [0, 2], 'test': [1, 3]}
     """
     seed = whole_number(seed, "the seed")
-    said = _parsed(rule)
+    said = known_rule(rule)
     labels, rows = images.labels, np.arange(len(images))
-    rest_part = TEST
-    if share := said["share"]:
-        rest_part = TRAIN
+    other = TRAIN if said["share"] else TEST
+    if share := "50" if said["halves"] else said["share"]:
         taken = _stratified(labels, rows, float(share) / 100, np.random.default_rng(seed))
-    elif said["halves"]:
-        taken = _stratified(labels, rows, 0.5, np.random.default_rng(seed))
-    elif said["first"]:
-        classes, counts = np.unique(labels, return_counts=True)
-        for few in np.flatnonzero(counts < int(said["first"]))[:1]:
-            raise InputError(f"{rule}: class {classes[few]} has {counts[few]:,} images")
-        budget = int(said["first"]) * len(classes)
-        taken = draw_rows(labels, budget, seed=seed, draw=0, way="first-per-class")
     else:
-        if int(said["random"]) >= len(rows):
-            raise InputError(
-                f"{rule}: there are {len(rows):,} images, and some must be left to test on"
-            )
-        taken = draw_rows(labels, int(said["random"]), seed=seed, draw=0)
+        each = len(np.unique(labels)) if said["first"] else 1
+        way = "first-per-class" if said["first"] else "stratified"
+        budget = min(int(said["first"] or said["random"]) * each, len(rows))
+        taken = draw_rows(labels, budget, seed=seed, draw=0, way=way)
     rest = np.setdiff1d(rows, taken, assume_unique=True)
     if of_rest := said["of_rest"]:
         # With the paper, what is calibrated on does not depend on what is left.
         rng = np.random.default_rng((seed, 1))
         rest = _stratified(labels, rest, float(of_rest) / 100, rng)
-    parts = {CALIBRATION: taken, rest_part: rest}
-    if empty := next((name for name, part in parts.items() if not len(part)), ""):
-        raise InputError(
-            f"the split {rule} of {images.name} ({len(images):,}) has nothing to {_USE[empty]}"
-        )
+    parts = {CALIBRATION: taken, other: rest}
+    for name in parts:
+        if not len(parts[name]):
+            raise InputError(
+                f"the split {rule} of {images.name} ({len(images):,}) leaves nothing for {name}"
+            )
     return ImageSplit(rule, seed, parts, images.name, images.checksum(), len(images))
 
 
 def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
-    """Read a split that was saved for these images.
-
-    Raises
-    ------
-    FileError
-        If it is damaged, was changed, or was made for other images.
-    """
-    found, _ = _read(Path(path))
+    """Read a split that was saved for these images; for others it is refused."""
+    content = _read(Path(path))
+    parts = {name: np.array(rows, dtype=np.int64) for name, rows in content["parts"].items()}
+    own = {name: content[name] for name in ("rule", "seed", "images", "images_sha256", "n")}
+    found = ImageSplit(parts=parts, **own)
     try:
         found.require(images)
     except InputError as error:
@@ -196,23 +153,8 @@ def read_split(path: str | os.PathLike[str], images: ImageSet) -> ImageSplit:
     return found
 
 
-def known_rule(rule: str) -> str:
-    """Return a rule for a split, if it is one.
-
-    Examples
-    --------
-    >>> known_rule("5%+25%")
-    '5%+25%'
-    >>> known_rule("half")
-    Traceback (most recent call last):
-    ...
-    smallcal.errors.InputError: unknown split 'half'; write one as 5%, 5%+10%, ...
-    """
-    _parsed(rule)
-    return rule
-
-
-def _parsed(rule: str) -> dict[str, str]:
+def known_rule(rule: str) -> dict[str, str]:
+    """Return what a rule for a split says, if it is one."""
     if found := _RULE.fullmatch(rule):
         return found.groupdict(default="")
     raise InputError(
@@ -225,8 +167,8 @@ def _stratified(
 ) -> IntArray:
     """Return a share of rows at random, of every class alike, in order.
 
-    As many of all as the share says, rounded to the nearest. Each class gives its share rounded
-    down, and those with the largest remainders one more; equal remainders are decided by chance.
+    Each class gives its share rounded down, and those with the largest remainders one more, up to
+    the share of all, rounded; equal remainders are decided by chance.
     """
     classes, counts = np.unique(labels[rows], return_counts=True)
     exact = share * counts
@@ -246,31 +188,17 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _read(file: Path) -> tuple[ImageSplit, str]:
-    """Read a split without its images; return its checksum, too."""
+def _read(file: Path) -> dict[str, Any]:
+    """Read what a split says, without its images."""
     content = read_document(file, most=MAX_BYTES, what="split of images", error=FileError)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise FileError(f"{file} is not a split of images")
     if content.get("version") != VERSION:
         raise FileError(f"{file} is a split of version {content.get('version')!r}, not {VERSION}")
-    typed = all(type(content.get(key)) is kind for key, kind in _KEYS.items())
-    if not typed or content.keys() != _KEYS.keys():
-        raise FileError(f"{file} is not a complete split: {', '.join(_KEYS)} are expected")
-    digest = content.pop("sha256")
-    if _digest(content) != digest:
+    if _digest({key: content[key] for key in content if key != "sha256"}) != content.get("sha256"):
         raise FileError(f"{file} was changed since it was written: its checksum differs")
-    parts, n = content["parts"], content["n"]
-    for name, rows in parts.items():
-        if not (isinstance(rows, list) and all(type(row) is int and 0 <= row < n for row in rows)):
-            raise FileError(f"{file}: rows of {name!r} must be whole numbers below {n:,}")
-    together = [row for rows in parts.values() for row in rows]
-    if len(set(together)) < len(together):
-        raise FileError(f"{file}: a row occurs twice")
-    return ImageSplit(
-        rule=content["rule"],
-        seed=content["seed"],
-        parts={name: np.array(rows, dtype=np.int64) for name, rows in parts.items()},
-        images=content["images"],
-        images_sha256=content["images_sha256"],
-        n=n,
-    ), digest
+    n, parts = content["n"], content["parts"].values()
+    rows = [row for part in parts for row in (part if isinstance(part, list) else [part, None])]
+    if not all(type(row) is int and 0 <= row < n for row in rows) or len({*rows}) < len(rows):
+        raise FileError(f"{file}: rows must be whole numbers below {n:,}, each once")
+    return content

@@ -1,95 +1,61 @@
-"""All corruptions, by family.
+"""All corruptions, by family, and what they are made of.
 
-Each takes an image of floats, height x width x channels from 0 to 1, the numbers of its severity
-and a generator; what it returns is clipped to 0 and 1 by the caller.
+Each takes an image of floats, height x width x channels from 0 to 1, a generator and the numbers of
+its severity; what it returns is clipped to 0 and 1 by the caller.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.fft import irfft2, rfft2
-from scipy.ndimage import (
-    binary_erosion,
-    convolve,
-    distance_transform_edt,
-    gaussian_filter,
-    map_coordinates,
-    uniform_filter,
-)
+from scipy import ndimage
+from scipy.fft import dct, idct, irfft2, rfft2
+from scipy.sparse import csr_array
 
 from smallcal.data.checks import FloatArray
-from smallcal_lab.vision.corruptions.fields import (
-    cloud,
-    grey,
-    magnified,
-    smoothed,
-    streaked,
-    tinted,
-)
-from smallcal_lab.vision.corruptions.severities import Strength
-
-# --- noise ----------------------------------------------------------------------------------------
 
 
-def gaussian_noise(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def gaussian_noise(x: FloatArray, rng: Generator, spread: float) -> FloatArray:
     """Add normal noise to every value."""
-    (spread,) = strength.values
     return x + spread * rng.standard_normal(x.shape)
 
 
-def shot_noise(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def shot_noise(x: FloatArray, rng: Generator, photons: float) -> FloatArray:
     """Count photons, of which white has so many on average."""
-    (photons,) = strength.values
-    counted: FloatArray = rng.poisson(x * photons) / photons
-    return counted
+    return np.asarray(rng.poisson(x * photons) / photons)
 
 
-def impulse_noise(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def impulse_noise(x: FloatArray, rng: Generator, share: float) -> FloatArray:
     """Make some values black and as many white, in each channel by itself."""
-    (share,) = strength.values
     drawn = rng.random(x.shape)
     return np.where(drawn < share / 2, 0.0, np.where(drawn < share, 1.0, x))
 
 
-def speckle_noise(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def speckle_noise(x: FloatArray, rng: Generator, spread: float) -> FloatArray:
     """Add normal noise in proportion to every value."""
-    (spread,) = strength.values
     return x + spread * x * rng.standard_normal(x.shape)
 
 
-# --- blur -----------------------------------------------------------------------------------------
-
-
-def gaussian_blur(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def gaussian_blur(x: FloatArray, _: Generator, sigma: float) -> FloatArray:
     """Blur by a bell curve."""
-    (sigma,) = strength.values
-    return _blurred(x, sigma)
+    return np.asarray(ndimage.gaussian_filter(x, (sigma, sigma, 0), mode="nearest"))
 
 
-def _blurred(x: FloatArray, sigma: float) -> FloatArray:
-    blurred: FloatArray = gaussian_filter(x, (sigma, sigma, 0), mode="nearest")
-    return blurred
-
-
-def defocus_blur(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
-    """Blur by a disk, as a lens that is out of focus does.
-
-    Between published sizes the two disks are mixed: a disk of whole pixels cannot grow evenly.
-    """
+def defocus_blur(x: FloatArray, _: Generator, radius: float, rim: float) -> FloatArray:
+    """Blur by a disk, as a lens that is out of focus does."""
     from scipy.signal import fftconvolve  # a second, which other corruptions do not need
 
-    disks = [(weight, _disk(*row)) for weight, row in strength.parts]
-    reach = max(len(disk) for _, disk in disks) // 2
-    kernel = sum(weight * np.pad(disk, reach - len(disk) // 2) for weight, disk in disks)
+    disk = _disk(radius, rim)
+    reach = len(disk) // 2
     wide = np.pad(x, ((reach, reach), (reach, reach), (0, 0)), mode="reflect")
-    made: FloatArray = fftconvolve(wide, np.asarray(kernel)[..., None], "valid", axes=(0, 1))
-    return made
+    return np.asarray(fftconvolve(wide, disk[..., None], "valid", axes=(0, 1)))
 
 
 def _disk(radius: float, rim: float) -> FloatArray:
@@ -98,31 +64,85 @@ def _disk(radius: float, rim: float) -> FloatArray:
     reach = math.floor(radius) + soft
     along = np.arange(-reach, reach + 1)
     disk = (along[:, None] ** 2 + along**2 <= radius**2).astype(float)
-    disk = gaussian_filter(disk, rim, mode="constant", radius=soft)
-    rounded: FloatArray = disk / disk.sum()
-    return rounded
+    disk = ndimage.gaussian_filter(disk, rim, mode="constant", radius=soft)
+    return np.asarray(disk / disk.sum())
 
 
-def motion_blur(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def motion_blur(x: FloatArray, rng: Generator, radius: float, sigma: float) -> FloatArray:
     """Smear to one side, up to 45 degrees from level."""
-    radius, sigma = strength.values
     return streaked(x, radius, sigma, rng.uniform(-45, 45))
 
 
-def zoom_blur(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def streaked(x: FloatArray, radius: float, sigma: float, angle: float) -> FloatArray:
+    """Return an image smeared to one side, as ImageMagick's motion blur does.
+
+    Each pixel is the mean of the ``2 * radius + 1`` on a line that starts at it, ``angle`` degrees
+    clockwise from the right, weighted by half of a bell curve; beyond the border the border's
+    pixels count again.
+    """
+    along = np.arange(2 * round(radius) + 1)
+    turn = math.radians(angle)
+    # In whole pixels, halves down; the small number keeps sines of 90 degrees together.
+    steps = np.outer((math.sin(turn), math.cos(turn)), along)
+    rows, columns = np.ceil(steps - 0.5 - 1e-9).astype(np.int64)
+    height, width = x.shape[:2]
+    above, left = -min(0, rows.min()), -min(0, columns.min())
+    border = ((above, max(0, rows.max())), (left, max(0, columns.max())), (0, 0))
+    wide = np.pad(x, border, mode="edge")
+    smeared = np.zeros_like(x)
+    for weight, row, column in zip(_bell(along, sigma), rows + above, columns + left, strict=True):
+        smeared += weight * wide[row : row + height, column : column + width]
+    return smeared
+
+
+def _bell(along: NDArray[Any], sigma: float) -> FloatArray:
+    """Return a bell curve's weights of sum 1 at some places."""
+    weights = np.exp(-(along**2) / (2 * sigma**2))
+    return np.asarray(weights / weights.sum())
+
+
+def zoom_blur(x: FloatArray, _: Generator, largest: float, number: float) -> FloatArray:
     """Average the image with magnified ones; itself counts twice."""
-    largest, number = strength.values
     factors = np.linspace(1, largest, round(number))
     return (x + sum(magnified(x, factor) for factor in factors)) / (len(factors) + 1)
 
 
-def glass_blur(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def magnified(x: FloatArray, factor: float) -> FloatArray:
+    """Return the centre of an image, magnified to the size of the image.
+
+    The corners of the part that is cut out, which has whole pixels, become the corners of a larger
+    image, of which the middle is kept. In single precision, which is four times as fast.
+    """
+    x = x.astype(np.float32)
+    for _ in range(2):
+        rows = x.shape[0]
+        read = _magnifier(rows, factor) @ x.reshape(rows, -1)
+        x = read.reshape(x.shape).swapaxes(0, 1)
+    return x
+
+
+@lru_cache(maxsize=256)
+def _magnifier(length: int, factor: float) -> Any:
+    """Return what turns the rows of an image into those of its magnified centre."""
+    kept = math.ceil(length / factor)
+    grown = max(length, round(kept * factor))
+    steps = np.arange(length) + (grown - length) // 2
+    places = (length - kept) // 2 + steps * (kept - 1) / (grown - 1)
+    before = np.minimum(places.astype(np.int64), length - 2)
+    share = (places - before).astype(np.float32)
+    weights, columns = np.stack([1 - share, share], 1), np.stack([before, before + 1], 1)
+    starts = np.arange(0, 2 * length + 1, 2)
+    return csr_array((weights.ravel(), columns.ravel(), starts), shape=(length, length))
+
+
+def glass_blur(
+    x: FloatArray, rng: Generator, sigma: float, reach: float, rounds: float
+) -> FloatArray:
     """Blur, let pixels take the place of their neighbours, and blur again."""
-    sigma, reach, rounds = strength.values
-    x = _blurred(x, sigma)
+    x = gaussian_blur(x, rng, sigma)
     for _ in range(round(rounds)):
         x = _taken_from_neighbours(x, round(reach), rng)
-    return _blurred(x, sigma)
+    return gaussian_blur(x, rng, sigma)
 
 
 def _taken_from_neighbours(x: FloatArray, reach: int, rng: Generator) -> FloatArray:
@@ -146,50 +166,47 @@ def _taken_from_neighbours(x: FloatArray, reach: int, rng: Generator) -> FloatAr
     return x.reshape(height * width, -1)[source[following]].reshape(x.shape)
 
 
-# --- weather --------------------------------------------------------------------------------------
-
-
 _WATER = (175 / 255, 238 / 255, 238 / 255)
 _MUD = (63 / 255, 42 / 255, 20 / 255)
 
-#: In how many directions the needles of a pane of frost lie.
-_DIRECTIONS = 8
-
-#: Distances from the rim of a drop count up to here.
-_DEEP = 20
 #: Lit from one side, a drop is bright on the other.
 _LIGHT = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 
 
-def snow(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def snow(x: FloatArray, rng: Generator, *strength: float) -> FloatArray:
     """Whiten, and let flakes fall twice, once from each side."""
-    mean, spread, flake, least, radius, sigma, kept = strength.values
+    mean, spread, flake, least, radius, sigma, kept = strength
     layer = magnified(rng.normal(mean, spread, x.shape[:2])[..., None], flake)
     layer = np.where(layer < least, 0, np.clip(layer, 0, 1))
     layer = streaked(layer, radius, sigma, rng.uniform(-135, -45))
-    x = kept * x + (1 - kept) * np.maximum(x, grey(x) * 1.5 + 0.5)
+    x = kept * x + (1 - kept) * np.maximum(x, _grey(x) * 1.5 + 0.5)
     return x + layer + layer[::-1, ::-1]
 
 
-def frost(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def _grey(x: FloatArray) -> FloatArray:
+    """Return how light an image is, with one channel."""
+    return x if x.shape[2] == 1 else np.asarray(x @ np.array([0.299, 0.587, 0.114]))[..., None]
+
+
+def frost(x: FloatArray, rng: Generator, image: float, ice: float) -> FloatArray:
     """Lay frost over the image."""
-    image, ice = strength.values
-    return image * x + ice * _ice(*x.shape, size=strength.size, rng=rng)
+    return image * x + ice * _ice(*x.shape, rng=rng)
 
 
-def _ice(height: int, width: int, channels: int, *, size: int, rng: Generator) -> FloatArray:
+def _ice(height: int, width: int, channels: int, *, rng: Generator) -> FloatArray:
     """Return a picture of frost: patches of needles, each with its direction, on a clouded pane.
 
     Drawn, where ImageNet-C has five photographs. How light, how blue and how uneven it is varies
     from image to image as much as from photograph to photograph.
     """
+    size, directions = min(height, width), 8
     noise = rfft2(rng.standard_normal((height, width)))
     down, right = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)
     long, thin = max(1.0, size / 40), size / 200
-    here, there = (smoothed(rng.standard_normal((height, width)), size / 12, 3) for _ in range(2))
-    patch = np.floor(np.arctan2(here, there) / (2 * math.pi) * _DIRECTIONS) % _DIRECTIONS
+    here, there = (smoothed(rng.standard_normal((height, width)), size / 12) for _ in range(2))
+    patch = np.floor(np.arctan2(here, there) / (2 * math.pi) * directions) % directions
     needles = np.zeros((height, width))
-    for number, angle in enumerate(rng.uniform(0, math.pi, _DIRECTIONS)):
+    for number, angle in enumerate(rng.uniform(0, math.pi, directions)):
         # The waves of noise that are left when it is smeared along a line, and a little across.
         along = down * math.sin(angle) + right * math.cos(angle)
         across = down * math.cos(angle) - right * math.sin(angle)
@@ -200,44 +217,71 @@ def _ice(height: int, width: int, channels: int, *, size: int, rng: Generator) -
     layer = _standard(np.abs(needles) + 0.5 * pane)[..., None]
     light, uneven, blue = rng.uniform((0.45, 0.07, 0.05), (0.85, 0.15, 0.30))
     tint = np.array([-0.6, 0.15, 0.45]) * blue if channels == 3 else 0.0
-    ice: FloatArray = np.clip(light + uneven * layer + tint, 0, 1)
-    return ice
+    return np.asarray(np.clip(light + uneven * layer + tint, 0, 1))
 
 
 def _standard(layer: FloatArray) -> FloatArray:
-    standard: FloatArray = (layer - layer.mean()) / max(float(layer.std()), 1e-12)
-    return standard
+    return np.asarray((layer - layer.mean()) / max(float(layer.std()), 1e-12))
 
 
-def fog(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def fog(x: FloatArray, rng: Generator, amount: float, decay: float) -> FloatArray:
     """Add clouds, and darken so that the lightest value stays about as light."""
-    amount, decay = strength.values
     height, width, _ = x.shape
     mist = amount * cloud(height, width, decay, rng)[..., None]
     lightest = float(x.max())
     return (x + mist) * (lightest / (lightest + amount))
 
 
-def brightness(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def cloud(height: int, width: int, decay: float, rng: Generator) -> FloatArray:
+    """Return a fractal landscape with heights from 0 to 1, by the diamond-square method.
+
+    It is a part of the next larger square with a power of two at its side, whose opposite borders
+    meet. Bumps are lower by the square of ``decay`` whenever they are half as wide.
+    """
+    side = 2 ** math.ceil(math.log2(max(height, width)))
+    land = np.zeros((side, side))
+    step, bump = side, 1.0
+    while step >= 2:
+        half = step // 2
+        corners = land[::step, ::step]
+        below = corners + np.roll(corners, -1, axis=0)
+        centres = (below + np.roll(below, -1, axis=1)) / 4
+        centres = centres + rng.uniform(-bump, bump, centres.shape)
+        land[half::step, half::step] = centres
+        # The middle of each side, from the two ends of the side and the centres next to it.
+        for axis, (top, left) in enumerate([(0, half), (half, 0)]):
+            ends = corners + np.roll(corners, -1, axis=1 - axis)
+            beside = centres + np.roll(centres, 1, axis=axis)
+            middles = (ends + beside) / 4 + rng.uniform(-bump, bump, ends.shape)
+            land[top::step, left::step] = middles
+        step, bump = half, bump / decay**2
+    land -= land.min()
+    return np.asarray(land[:height, :width] / land.max())
+
+
+def brightness(x: FloatArray, _: Generator, more: float) -> FloatArray:
     """Add to the value of each colour, its largest channel; hue and saturation stay."""
-    (more,) = strength.values
     value = x.max(axis=2, keepdims=True)
     lit = np.minimum(value + more, 1)
     dark = value == 0
-    brighter: FloatArray = np.where(dark, lit, x * (lit / np.where(dark, 1, value)))
-    return brighter
+    return np.asarray(np.where(dark, lit, x * (lit / np.where(dark, 1, value))))
 
 
-def spatter(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def spatter(x: FloatArray, rng: Generator, *strength: float) -> FloatArray:
     """Splash water on the lens; from severity 4 on, mud."""
-    mean, spread, sigma, least, water, mud = strength.values
-    liquid = gaussian_filter(rng.normal(mean, spread, x.shape[:2]), sigma, mode="nearest")
+    mean, spread, sigma, least, water, mud = strength
+    liquid = ndimage.gaussian_filter(rng.normal(mean, spread, x.shape[:2]), sigma, mode="nearest")
     if mud == 0:
-        return x + tinted(water * _drops(liquid, least)[..., None], _WATER, x.shape[2])
-    cover = gaussian_filter((liquid > least).astype(float), mud, mode="nearest")[..., None]
+        return x + _tinted(water * _drops(liquid, least)[..., None], _WATER, x.shape[2])
+    cover = ndimage.gaussian_filter((liquid > least).astype(float), mud, mode="nearest")[..., None]
     cover = np.where(cover < 0.8, 0, cover)
-    muddy: FloatArray = x * (1 - cover) + tinted(cover, _MUD, x.shape[2])
-    return muddy
+    return np.asarray(x * (1 - cover) + _tinted(cover, _MUD, x.shape[2]))
+
+
+def _tinted(layer: FloatArray, colour: tuple[float, float, float], channels: int) -> FloatArray:
+    """Return a layer of one channel in a colour, or in its grey."""
+    shade = np.array(colour)[None, None, :]
+    return layer * (shade if channels == 3 else _grey(shade))
 
 
 def _drops(liquid: FloatArray, least: float) -> FloatArray:
@@ -246,31 +290,26 @@ def _drops(liquid: FloatArray, least: float) -> FloatArray:
     if not wet.any():
         return np.zeros_like(liquid)
     # The outermost pixels of a drop are its rim.
-    rim = wet & ~binary_erosion(wet, border_value=1)
-    depth = distance_transform_edt(~rim) if rim.any() else np.full(liquid.shape, math.inf)
-    levels = uniform_filter(np.minimum(depth, _DEEP), 3, mode="mirror").astype(np.uint8)
+    rim = wet & ~ndimage.binary_erosion(wet, border_value=1)
+    depth = ndimage.distance_transform_edt(~rim) if rim.any() else np.full(liquid.shape, math.inf)
+    levels = ndimage.uniform_filter(np.minimum(depth, 20), 3, mode="mirror").astype(np.uint8)
     # Levels are spread over 0 to 255 by how many pixels have them.
     below = np.bincount(levels.ravel(), minlength=256).cumsum()
     first = below[levels.min()]
     depth = np.rint((below[levels] - first) * (255 / max(levels.size - first, 1)))
-    lit = np.clip(convolve(depth, _LIGHT, mode="mirror"), 0, 255)
-    caught: FloatArray = np.where(wet, liquid, 0) * uniform_filter(lit, 3, mode="mirror")
+    lit = np.clip(ndimage.convolve(depth, _LIGHT, mode="mirror"), 0, 255)
+    caught = np.where(wet, liquid, 0) * ndimage.uniform_filter(lit, 3, mode="mirror")
     most = caught.max()
-    return caught / most if most > 0 else caught
+    return np.asarray(caught / most if most > 0 else caught)
 
 
-# --- digital --------------------------------------------------------------------------------------
-
-
-def contrast(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def contrast(x: FloatArray, _: Generator, kept: float) -> FloatArray:
     """Draw every channel towards its mean."""
-    (kept,) = strength.values
     mean = x.mean(axis=(0, 1), keepdims=True)
-    drawn: FloatArray = mean + kept * (x - mean)
-    return drawn
+    return np.asarray(mean + kept * (x - mean))
 
 
-def saturate(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def saturate(x: FloatArray, _: Generator, factor: float, more: float) -> FloatArray:
     """Change the saturation of each colour; hue and value stay.
 
     A grey pixel has no hue: it turns to red, hue 0, where something is added. An image of one
@@ -278,7 +317,6 @@ def saturate(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
     """
     if x.shape[2] == 1:
         return x
-    factor, more = strength.values
     value = x.max(axis=2, keepdims=True)
     short = np.where(value > 0, (value - x) / np.where(value > 0, value, 1), 0)
     saturation = short.max(axis=2, keepdims=True)
@@ -286,46 +324,58 @@ def saturate(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
     plain = saturation == 0
     towards_red = np.array([0.0, 1.0, 1.0])
     share = np.where(plain, towards_red, short / np.where(plain, 1, saturation))
-    coloured: FloatArray = value * (1 - share * wanted)
-    return coloured
+    return np.asarray(value * (1 - share * wanted))
 
 
-def elastic_transform(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
-    """Move three corners of the image, and let its points wander around."""
-    wander, smooth, move = (share * strength.size for share in strength.values)
+def elastic_transform(
+    x: FloatArray, rng: Generator, wander: float, smooth: float, move: float
+) -> FloatArray:
+    """Move three corners of the image, and let its points wander around: by shares of the side."""
     height, width = x.shape[:2]
+    side = min(height, width)
     # Where a pixel was before three points moved: factors of row, column and 1.
-    third = min(height, width) // 3
+    third = side // 3
     points = np.array([height // 2, width // 2]) + third * np.array([[1, 1], [-1, 1], [-1, -1]])
-    moved = points + rng.uniform(-move, move, points.shape)
+    moved = points + rng.uniform(-move * side, move * side, points.shape)
     before = np.linalg.solve(np.column_stack([moved, np.ones(3)]), points.astype(float))
-    down, right = np.mgrid[:height, :width].astype(float)
+    places = np.mgrid[:height, :width].astype(float)
     if wander > 0:
-        down += wander * smoothed(rng.uniform(-1, 1, down.shape), smooth, 3)
-        right += wander * smoothed(rng.uniform(-1, 1, down.shape), smooth, 3)
-    places = [one[0] * down + one[1] * right + one[2] for one in before.T]
-    channels = [
-        map_coordinates(x[..., channel], places, order=1, mode="mirror")
-        for channel in range(x.shape[2])
-    ]
-    return np.stack(channels, axis=2)
+        for axis in places:
+            axis += wander * side * smoothed(rng.uniform(-1, 1, axis.shape), smooth * side)
+    down, right = places
+    sources = [one[0] * down + one[1] * right + one[2] for one in before.T]
+    channels = np.moveaxis(x, 2, 0)
+    read = [ndimage.map_coordinates(one, sources, order=1, mode="mirror") for one in channels]
+    return np.stack(read, axis=2)
 
 
-def pixelate(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def smoothed(field: FloatArray, sigma: float) -> FloatArray:
+    """Return a field after a Gaussian filter that mirrors it at its borders.
+
+    The same as ``scipy.ndimage.gaussian_filter(field, sigma, mode="reflect", truncate=3)``, in the
+    space of cosines: there a filter wider than the field costs no more than a narrow one.
+    """
+    reach = int(3 * sigma + 0.5)
+    along = np.arange(-reach, reach + 1)
+    for axis in (0, 1):
+        waves = np.arange(field.shape[axis]) * math.pi / field.shape[axis]
+        passed = np.cos(np.outer(waves, along)) @ _bell(along, sigma)
+        field = idct(dct(field, axis=axis) * np.expand_dims(passed, 1 - axis), axis=axis)
+    return field
+
+
+def pixelate(x: FloatArray, _: Generator, kept: float) -> FloatArray:
     """Shrink the image and let it grow again, both by averages over boxes."""
-    (kept,) = strength.values
     picture = _picture(x)
     width, height = picture.size
     few = picture.resize((int(width * kept), int(height * kept)), Image.Resampling.BOX)
     return _floats(few.resize((width, height), Image.Resampling.BOX), x.shape)
 
 
-def jpeg_compression(x: FloatArray, strength: Strength, rng: Generator) -> FloatArray:
+def jpeg_compression(x: FloatArray, _: Generator, quality: float) -> FloatArray:
     """Write the image as JPEG and read it again."""
-    (quality,) = strength.values
-    picture = _picture(x)
     file = BytesIO()
-    picture.save(file, "JPEG", quality=round(quality))
+    _picture(x).save(file, "JPEG", quality=round(quality))
     with Image.open(file) as read:
         return _floats(read, x.shape)
 
@@ -344,5 +394,4 @@ def as_levels(x: FloatArray) -> NDArray[np.uint8]:
     The small number keeps halves, which are common (a contrast of 0.5), from going either way
     with the last bit of a sum.
     """
-    levels: NDArray[np.uint8] = np.floor(np.clip(x, 0, 1) * 255 + (0.5 + 1e-6)).astype(np.uint8)
-    return levels
+    return np.asarray(np.floor(np.clip(x, 0, 1) * 255 + (0.5 + 1e-6)).astype(np.uint8))

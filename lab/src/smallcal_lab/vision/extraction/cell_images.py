@@ -16,8 +16,8 @@ from smallcal.io.documents import shortened
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.studies.collection import plain_name
 from smallcal_lab.vision.corruptions import corrupt
+from smallcal_lab.vision.folders import ALL
 from smallcal_lab.vision.image_set import ImageSet
-from smallcal_lab.vision.imagenet import ALL
 from smallcal_lab.vision.images import HUB, image_parts, image_place, open_images
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.splits import CALIBRATION, TEST, ImageSplit, read_split, split_images

@@ -133,7 +133,7 @@ def extract(
     >>> import tempfile, torch
     >>> from PIL import Image
     >>> from smallcal_lab.vision import CellImages, InputSpec, VisionModel, extract
-    >>> from smallcal_lab.vision.models.preprocess import Preprocess
+    >>> from smallcal_lab.vision.models.model import Preprocess
     >>> root = Path(tempfile.mkdtemp())
     >>> for number in range(8):
     ...     folder = root / "pets" / ("cat", "dog")[number % 2]

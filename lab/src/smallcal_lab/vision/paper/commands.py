@@ -8,7 +8,7 @@ from typing import Any
 
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.toml import toml_value
-from smallcal_lab.vision.models.source import checkpoint_of
+from smallcal_lab.vision.models.model import checkpoint_of
 from smallcal_lab.vision.paper.cells import CORRUPTED, PaperCell, Shift
 from smallcal_lab.vision.paper.work import Places, Work, changes_of
 

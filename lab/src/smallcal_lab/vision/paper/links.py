@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from smallcal.errors import FileError, InputError, file_errors
+from smallcal_lab.vision.folders import all_wnids
 from smallcal_lab.vision.image_set import Files
-from smallcal_lab.vision.imagenet import all_wnids
 from smallcal_lab.vision.images import open_images
 from smallcal_lab.vision.paper.cells import Shift
 from smallcal_lab.vision.paper.work import Places

@@ -27,8 +27,7 @@ from smallcal.data.predictions import IntArray
 from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, SmallcalError, needing
 from smallcal_lab.vision.image_set import ImageSet
-from smallcal_lab.vision.models.model import InputSpec
-from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.models.model import InputSpec, Preprocess
 from smallcal_lab.vision.training.processes import Place
 from smallcal_lab.vision.training.recipe import Recipe
 

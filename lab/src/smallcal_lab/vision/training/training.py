@@ -19,11 +19,9 @@ from smallcal.io.paths import require_apart
 from smallcal.io.progress import progress
 from smallcal_lab.vision.image_set import Files, ImageSet
 from smallcal_lab.vision.images import image_parts, open_images
-from smallcal_lab.vision.models.downloads import BY_HAND
-from smallcal_lab.vision.models.model import VisionModel
+from smallcal_lab.vision.models.built import FORMAT, read_weights
+from smallcal_lab.vision.models.model import BY_HAND, CODE, VisionModel, checkpoint_of, split_source
 from smallcal_lab.vision.models.opening import open_model
-from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
-from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
 from smallcal_lab.vision.training.batches import START, draw_from, own_chance
 from smallcal_lab.vision.training.loop import Step, Trainer
