@@ -27,6 +27,8 @@ COLUMNS: Mapping[str, type] = {
 
 #: Rows as dictionaries; what one does not say is empty.
 Rows = list[dict[str, Any]]
+#: Where a number was measured: draw, set and severity.
+Key = tuple[int, str, int]
 #: Cell name to the values of its draws, in order.
 Values = dict[str, list[float]]
 
@@ -132,9 +134,9 @@ class Frame:
         return {cell: [value for _, value in numbers] for cell, numbers in found.items()}
 
     @cached_property
-    def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[tuple[int, str, int], float]]]]:
+    def numbers(self) -> dict[tuple[str, str], dict[str, list[tuple[Key, float]]]]:
         """Values by metric and label, then by cell, each with its draw, set and severity."""
-        found: dict[tuple[str, str], dict[str, list[tuple[tuple[int, str, int], float]]]] = {}
+        found: dict[tuple[str, str], dict[str, list[tuple[Key, float]]]] = {}
         names = ["metric", "label", "cell", "draw", "set", "severity", "value"]
         columns = (self[name].tolist() for name in names)
         for metric, label, cell, draw, own, severity, value in zip(*columns, strict=True):

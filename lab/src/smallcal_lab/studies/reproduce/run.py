@@ -188,7 +188,7 @@ def _run_of(
         budgets=(budget,),
         draws=1 + max(draw for _, place in asked for draw in place.draws),
         tables=(),
-        needs=(),
+        needs="",
         settings={**known.settings, **asked[0][0].quantity.settings, **keeping},
     )
     cells = {cell.seed: cell for _, place in asked for cell in place.cells}
