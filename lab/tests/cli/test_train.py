@@ -92,7 +92,7 @@ def test_an_error_on_the_way_says_how_to_go_on(cli, digits, here, monkeypatch):
         for image in images:
             image.write_bytes(b"nothing")
 
-    monkeypatch.setattr("smallcal_lab.vision.training.run_folder.RunFolder.draw", damaged)
+    monkeypatch.setattr("smallcal_lab.vision.training.training.RunFolder.draw", damaged)
     code, out, err = cli("train", "r.toml", "-o", "run")
     assert code == 2
     assert out.count("\n") == 1
@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_what_is_done(cli, digits, here, monkeypatch):
     def pressed(self, log):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("smallcal_lab.vision.training.run_folder.RunFolder.draw", pressed)
+    monkeypatch.setattr("smallcal_lab.vision.training.training.RunFolder.draw", pressed)
     code, _, err = cli("train", "r.toml", "-o", "run")
     assert code == 130
     note, error = err.splitlines()

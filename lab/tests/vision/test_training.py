@@ -161,12 +161,12 @@ def test_the_same_seed_gives_the_same_bytes_whoever_loads(tmp_path):
 KILLED = """
 import os, signal, sys
 from smallcal_lab.vision import train
-from smallcal_lab.vision.training import run_folder
+from smallcal_lab.vision.training import training
 recipe, run, when = sys.argv[1:]
 if when == "step":
     told = lambda step: step.epoch == 3 and os.kill(os.getpid(), signal.SIGKILL)
     train(recipe, run, on_step=told)
-run_folder.RunFolder.show = lambda self, log: len(log) < 3 or os.kill(os.getpid(), signal.SIGKILL)
+training.RunFolder.show = lambda self, log: len(log) < 3 or os.kill(os.getpid(), signal.SIGKILL)
 train(recipe, run)
 """
 

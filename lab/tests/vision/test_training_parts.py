@@ -39,7 +39,7 @@ from smallcal_lab.vision.training.batches import (
     pieces,
     training_transform,
 )
-from smallcal_lab.vision.training.optimisation import loss_of, optimizer_of, rate_of, schedule_of
+from smallcal_lab.vision.training.loop import loss_of, optimizer_of, rate_of, schedule_of
 from smallcal_lab.vision.training.processes import Place, device_named, place_of
 from smallcal_lab.vision.training.recipe import Loss, read_recipe
 from support.photos import photos

@@ -15,10 +15,11 @@ from smallcal.cli import options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
+from smallcal_lab.toml import value_of
 
 if TYPE_CHECKING:
     from smallcal_lab.vision import TrainingRun
-    from smallcal_lab.vision.training.run_folder import Epoch
+    from smallcal_lab.vision.training.loop import Epoch
 
 
 def train(
@@ -63,7 +64,7 @@ def train(
     from smallcal_lab.vision import read_recipe, recipe_names
     from smallcal_lab.vision import train as train_model
     from smallcal_lab.vision.training.processes import place_of
-    from smallcal_lab.vision.training.recipe import recipe_text, value_of
+    from smallcal_lab.vision.training.recipe import recipe_text
 
     if listed:
         _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)

@@ -26,8 +26,8 @@ from smallcal_lab.vision.paper.state import (
     wanted_images,
 )
 from smallcal_lab.vision.paper.work import Places, Work, work_of
-from smallcal_lab.vision.training.run_folder import Epoch, RunFolder
-from smallcal_lab.vision.training.training import train
+from smallcal_lab.vision.training.loop import Epoch
+from smallcal_lab.vision.training.training import RunFolder, train
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 START, ORDER, DROPOUT, IMAGE, MIX = range(5)
 
 
-def seed_of(*key: int) -> int:
+def _seed_of(*key: int) -> int:
     """Return a seed of 64 bits for a few numbers."""
     text = ",".join(map(str, key)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
@@ -49,7 +49,7 @@ def draw_from(*key: int) -> None:
     """Let all generators begin anew, as the key says: Python's, NumPy's and torch's on the CPU."""
     import torch
 
-    seed = seed_of(*key)
+    seed = _seed_of(*key)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - timm and torchvision draw from this one
     torch.default_generator.manual_seed(seed)
@@ -71,12 +71,12 @@ def own_chance() -> Iterator[None]:
 
 def order_of(n: int, *, seed: int, epoch: int) -> IntArray:
     """Return the order in which an epoch goes through the images."""
-    return np.random.default_rng(seed_of(seed, ORDER, epoch)).permutation(n)
+    return np.random.default_rng(_seed_of(seed, ORDER, epoch)).permutation(n)
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Which rows are in which batch, for one process of several.
+    """Which of ``n`` rows are in which batch, for one process of several.
 
     ``size`` is that of a batch of all processes together; what is left over at the end of an epoch
     is not used in it.
@@ -185,7 +185,10 @@ def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[...
             f"{recipe.source}: timm rejects these values of [augment], perhaps auto_augment = "
             f"{said.auto_augment!r}: {type(error).__name__} {error}"
         ) from None
-    _let_go_black(change)
+    for step in change.transforms:
+        for one in [*getattr(step, "ops", []), *chain(*getattr(step, "policy", []))]:
+            if one.name.startswith("Posterize"):
+                one.aug_fn = _Posterize(one.aug_fn)
     first = crop.transforms
     if said.crop != "resized":  # the other crops take the place of timm's, which is its first step
         first = [Preprocess(seen).picture, *first[1:]]
@@ -205,13 +208,6 @@ class _Posterize:
         return self.own(image, bits, **more) if bits else Image.new(image.mode, image.size)
 
 
-def _let_go_black(steps: Any) -> None:
-    for step in steps.transforms:
-        for one in [*getattr(step, "ops", []), *chain(*getattr(step, "policy", []))]:
-            if one.name.startswith("Posterize"):
-                one.aug_fn = _Posterize(one.aug_fn)
-
-
 class Mixer:
     """timm's Mixup and CutMix of a batch, or nothing; labels become shares of classes."""
 
@@ -222,7 +218,6 @@ class Mixer:
             cutmix_alpha=said.cutmix,
             prob=said.mix_probability,
             switch_prob=said.switch_probability,
-            mode="batch",
             label_smoothing=0.0,  # the loss does it, mixed or not
             num_classes=classes,
         )

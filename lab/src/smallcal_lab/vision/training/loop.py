@@ -1,4 +1,4 @@
-"""The loop over epochs and batches."""
+"""The loop over epochs and batches, with torch's optimisers, learning rates and losses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
 from smallcal.errors import InputError, SmallcalError
+from smallcal.metrics.units import PERCENT
 from smallcal_lab.vision.image_set import ImageSet
 from smallcal_lab.vision.loading import loader_of, loading, of_worker
 from smallcal_lab.vision.models.model import VisionModel
@@ -24,17 +25,19 @@ from smallcal_lab.vision.training.batches import (
     draw_from,
     training_transform,
 )
-from smallcal_lab.vision.training.optimisation import loss_of, optimizer_of, schedule_of
 from smallcal_lab.vision.training.processes import Place, even_out, parallel, summed
-from smallcal_lab.vision.training.recipe import Recipe
-from smallcal_lab.vision.training.run_folder import Epoch
+from smallcal_lab.vision.training.recipe import Loss, Recipe
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 #: Losses are looked at so many steps at once: to look makes a GPU wait.
 _LOOK = 50
+
+#: What of a trainer goes into a checkpoint beside the weights and the log.
+_STATE = ("optimizer", "schedule", "scaler")
 
 
 class Step(NamedTuple):
@@ -45,20 +48,35 @@ class Step(NamedTuple):
     loss: float
 
 
-class Trainer:
-    """A model under training, with all that changes from epoch to epoch.
+class Epoch(NamedTuple):
+    """A row of the log; ``accuracy`` is on the images to calibrate on, None if there are none."""
 
-    Parameters
-    ----------
-    recipe : Recipe
-    model : VisionModel
-        On the device.
-    images : ImageSet
-        To train on.
-    check : ImageSet or None
-        The images to calibrate on, whose accuracy is told.
-    device : torch.device
-    place : Place
+    epoch: int
+    lr: float
+    loss: float
+    accuracy: float | None
+    seconds: float
+    images_per_second: float
+
+    def line(self, epochs: int) -> str:
+        """Return what a person is told of it.
+
+        Examples
+        --------
+        >>> Epoch(3, 1e-4, 1.5, 0.7625, 29.58, 1605.3).line(10)
+        'epoch 3 of 10: loss 1.5000, accuracy 76.25 %, rate 0.0001, 29.6 s, 1,605 images/s'
+        """
+        right = "" if self.accuracy is None else f", accuracy {PERCENT.value(self.accuracy)}"
+        return (
+            f"epoch {self.epoch:,} of {epochs:,}: loss {self.loss:.4f}{right}, rate {self.lr:.3g}, "
+            f"{self.seconds:,.1f} s, {self.images_per_second:,.0f} images/s"
+        )
+
+
+class Trainer:
+    """A model under training, on its device, with all that changes from epoch to epoch.
+
+    The accuracy on the images of ``check``, those to calibrate on, is told and not used.
     """
 
     def __init__(
@@ -95,18 +113,13 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the weights to go on from here."""
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "log": [list(row) for row in self.log],
-        }
+        states = {name: getattr(self, name).state_dict() for name in _STATE}
+        return {**states, "log": [list(row) for row in self.log]}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave; weights are loaded already."""
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        self.scaler.load_state_dict(state["scaler"])
+        for name in _STATE:
+            getattr(self, name).load_state_dict(state[name])
         self.log = [Epoch(*row) for row in state["log"]]
 
     def epoch(self, on_step: Callable[[Step], object]) -> Epoch:
@@ -146,14 +159,19 @@ class Trainer:
                     images = images.to(self.device, non_blocking=gpu)
                     labels = labels.to(self.device, non_blocking=gpu)
                     pending.append(self._learn(*self.mixer(images, labels, epoch=epoch, step=step)))
-                if len(pending) == _LOOK or step + 1 == self.batches.steps:
-                    total = summed(torch.stack(pending).float(), self.place)
-                    for loss in (total / self.place.world).tolist():
-                        found.append(loss)
-                        told = Step(epoch + 1, len(found), loss)
-                        _require_number(told)
-                        on_step(told)
-                    pending = []
+                if len(pending) < _LOOK and step + 1 < self.batches.steps:
+                    continue
+                total = summed(torch.stack(pending).float(), self.place)
+                for loss in (total / self.place.world).tolist():
+                    found.append(loss)
+                    if not math.isfinite(loss):
+                        raise InputError(
+                            f"the loss is {loss} at epoch {epoch + 1:,}, step {len(found):,}; try "
+                            "a lower [optimizer] lr, more [schedule] warmup_epochs or [training] "
+                            "clip = 1"
+                        )
+                    on_step(Step(epoch + 1, len(found), loss))
+                pending = []
         return found
 
     def _learn(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -195,14 +213,6 @@ class Trainer:
         return int(summed(right, self.place)) / n
 
 
-def _require_number(step: Step) -> None:
-    if not math.isfinite(step.loss):
-        raise InputError(
-            f"the loss is {step.loss} at epoch {step.epoch:,}, step {step.step:,}; try a lower "
-            "[optimizer] lr, more [schedule] warmup_epochs or [training] clip = 1"
-        )
-
-
 @contextmanager
 def _model_errors() -> Iterator[None]:
     """Say in one line what a model's own code raises; that the memory is full is not rare."""
@@ -214,8 +224,83 @@ def _model_errors() -> Iterator[None]:
         if of_worker(error):
             raise
         said = one_line(error)[:200]
+        words = f"the model fails on a training batch: {type(error).__name__}: {said}"
         if "memory" in said:
             words = f"out of memory; try a smaller [training] batch_size ({said})"
-        else:
-            words = f"the model fails on a training batch: {type(error).__name__}: {said}"
         raise InputError(words) from error
+
+
+# --- optimiser, learning rates and loss ----------------------------------------------------------
+
+
+def optimizer_of(recipe: Recipe, module: nn.Module) -> Optimizer:
+    """Return torch's AdamW or SGD over the weights that are trained.
+
+    As in timm, vectors (biases and norms) are not decayed, nor what the model itself names in
+    ``no_weight_decay``, such as the embeddings of places.
+    """
+    from torch import optim
+
+    said = recipe.optimizer
+    asked: Any = getattr(module, "no_weight_decay", set)
+    spared = asked()
+    plain: list[Any] = []
+    decayed: list[Any] = []
+    for name, weight in module.named_parameters():
+        if weight.requires_grad:
+            vector = weight.ndim <= 1 or name.endswith(".bias")
+            (plain if vector or name in spared else decayed).append(weight)
+    if not plain and not decayed:
+        raise InputError("the model has no weights that can be trained")
+    groups = [
+        {"params": plain, "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": said.weight_decay},
+    ]
+    if said.name == "adamw":
+        return optim.AdamW(groups, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps)
+    return optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
+
+
+def rate_of(recipe: Recipe, epoch: int) -> float:
+    """Return the learning rate of an epoch, counted from 0.
+
+    Warm-up epochs are the first of those that the cosine is counted over, as in timm.
+    """
+    said, lr = recipe.schedule, recipe.optimizer.lr
+    if epoch < said.warmup_epochs:
+        return said.warmup_lr + epoch * (lr - said.warmup_lr) / said.warmup_epochs
+    if said.name == "steps":
+        return lr * said.factor ** sum(epoch >= step for step in said.milestones)
+    if said.name == "constant":
+        return lr
+    share = epoch / recipe.training.epochs
+    return said.final_lr + 0.5 * (lr - said.final_lr) * (1 + math.cos(math.pi * share))
+
+
+def schedule_of(recipe: Recipe, optimizer: Optimizer) -> Any:
+    """Return the scheduler that sets the rate of each epoch."""
+    from torch.optim.lr_scheduler import LambdaLR
+
+    return LambdaLR(optimizer, lambda epoch: rate_of(recipe, epoch) / recipe.optimizer.lr)
+
+
+def loss_of(said: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the mean loss of logits, for labels or for shares of classes.
+
+    The cross-entropy is torch's, smoothed; the Brier score, the sum of squared differences of
+    probabilities over classes, has the same smoothed shares to aim at.
+    """
+    import torch
+    from torch.nn import functional
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        found = functional.cross_entropy(logits, labels, label_smoothing=said.label_smoothing)
+        if not said.brier:
+            return found
+        classes = logits.shape[1]
+        shares = labels if labels.ndim == 2 else functional.one_hot(labels, classes).to(logits)
+        shares = shares * (1 - said.label_smoothing) + said.label_smoothing / classes
+        gaps = torch.softmax(logits, 1) - shares
+        return found + said.brier * gaps.square().sum(1).mean()
+
+    return loss

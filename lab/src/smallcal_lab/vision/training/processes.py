@@ -41,17 +41,14 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     >>> place_of({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
     Place(rank=1, world=2, local=1)
     """
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    if not all(name in environment for name in names):
+    said = {name: environment.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    if not all(said.values()):
         return Place()
-    said = ", ".join(f"{name}={environment[name]}" for name in names)
-    try:
-        place = Place(*(int(environment[name]) for name in names))
-    except ValueError:
-        place = Place(-1)
-    if not 0 <= place.rank < place.world:
-        raise InputError(f"the environment has {said}, which torchrun would never set")
-    return place
+    digits = all(text.isdigit() for text in said.values())
+    if not digits or int(said["RANK"]) >= int(said["WORLD_SIZE"]):
+        words = ", ".join(f"{name}={text}" for name, text in said.items())
+        raise InputError(f"the environment has {words}, which torchrun would never set")
+    return Place(*map(int, said.values()))
 
 
 def device_named(name: str, place: Place) -> torch.device:
@@ -69,9 +66,8 @@ def device_named(name: str, place: Place) -> torch.device:
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(
-            f"the device {str(device)!r} is not available: {one_line(error)[:120]}"
-        ) from None
+        why = one_line(error)[:120]
+        raise InputError(f"the device {str(device)!r} is not available: {why}") from None
     return device
 
 
@@ -88,9 +84,7 @@ def together(place: Place, device: torch.device) -> Iterator[None]:
     if gpu:
         torch.cuda.set_device(device)
     try:
-        distributed.init_process_group(
-            "nccl" if gpu else "gloo", rank=place.rank, world_size=place.world
-        )
+        distributed.init_process_group("nccl" if gpu else "gloo")
     except (RuntimeError, ValueError) as error:
         raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
     try:
@@ -127,7 +121,7 @@ def even_out(module: nn.Module, place: Place) -> None:
             distributed.broadcast(buffer, src=0)
 
 
-def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: bool) -> nn.Module:
+def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: bool) -> Any:
     """Return the module that averages gradients over processes, itself if there is one process."""
     if place.world == 1:
         return module
@@ -136,7 +130,4 @@ def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: boo
     gpu = device.type == "cuda"
     norms: Any = nn.SyncBatchNorm
     chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
-    found: nn.Module = nn.parallel.DistributedDataParallel(
-        chosen, device_ids=[device.index] if gpu else None
-    )
-    return found
+    return nn.parallel.DistributedDataParallel(chosen, device_ids=[device.index] if gpu else None)

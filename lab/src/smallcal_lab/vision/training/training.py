@@ -1,22 +1,40 @@
-"""Train a model of images as a recipe says, in a folder that a stopped run goes on in."""
+"""Train a model of images as a recipe says, in a folder that a stopped run goes on in.
+
+::
+
+    RUN/recipe.toml    as it was used, every key written out
+    RUN/split.json     which images were trained on, and which are left to calibrate on
+    RUN/last.pt        weights and all that is needed to go on, after each epoch
+    RUN/log.csv        a row for each epoch
+    RUN/run.png        the same as a picture, where matplotlib is installed
+
+Each file is written whole or not at all; ``last.pt`` says which epochs are done.
+"""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import require_torch
-from smallcal.errors import FileError, InputError, SmallcalError
+from smallcal.errors import FileError, InputError, MissingExtraError, SmallcalError, file_errors
+from smallcal.io.atomic import atomic_path, leftovers
+from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.paths import require_apart
 from smallcal.io.progress import progress
+from smallcal.io.resumable import changes as changes_between
+from smallcal.plots.style import axes_or_new, caption, dress, legend, look, name_series, strip_over
 from smallcal_lab.vision.image_set import Files, ImageSet
 from smallcal_lab.vision.images import image_parts, open_images
 from smallcal_lab.vision.models.downloads import BY_HAND
@@ -26,15 +44,18 @@ from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
 from smallcal_lab.vision.training.batches import START, draw_from, own_chance
-from smallcal_lab.vision.training.loop import Step, Trainer
-from smallcal_lab.vision.training.processes import Place, device_named, place_of, shared, together
+from smallcal_lab.vision.training.loop import Epoch, Step, Trainer
+from smallcal_lab.vision.training.processes import device_named, place_of, shared, together
 from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
-from smallcal_lab.vision.training.run_folder import Epoch, RunFolder
 
 _CHECKPOINT = "checkpoint:"
 
 #: What a checkpoint says beside its weights, the same in every epoch.
 _ABOUT = ("format", "source", "options", "classes", "class_names", "recipe", "seed")
+
+#: What may change while a run is under way: where it is done, not what. That images are the same
+#: is checked by the split.
+_FREE = {"training.device": "auto", "training.workers": 0, "data.source": ""}
 
 #: Seconds between two pictures of a run: to draw takes half a second, as some epochs do.
 _DRAWING = 30.0
@@ -94,37 +115,26 @@ def train(
 
     Raises
     ------
-    SmallcalError
-        If something cannot be used; epochs that are done are kept.
+    InputError, FileError
+        If the recipe, the images, the model or the folder cannot be used. Finished epochs are kept.
 
     Examples
     --------
     >>> import tempfile
     >>> from PIL import Image
-    >>> from smallcal_lab.vision import train
     >>> root = Path(tempfile.mkdtemp())
     >>> for name, grey in (("dark", 20), ("light", 200)):
     ...     (root / "images" / name).mkdir(parents=True)
     ...     for number in range(20):
     ...         Image.new("L", (8, 8), grey + number).save(root / "images" / name / f"{number}.png")
-    >>> recipe = root / "recipe.toml"
-    >>> _ = recipe.write_text('''
-    ... [model]
-    ... source = "timm:resnet10t?input.size=32"
-    ... pretrained = false
-    ... [training]
-    ... epochs = 2
-    ... batch_size = 8
-    ... [optimizer]
-    ... name = "sgd"
-    ... lr = 0.01
-    ... ''')
-    >>> done = train(recipe, root / "run", changes={"data.source": f"folder:{root / 'images'}"})
+    >>> changes = {
+    ...     **{"data.source": f"folder:{root / 'images'}", "training.epochs": 2},
+    ...     **{"training.batch_size": 8, "model.source": "timm:resnet10t?input.size=32"},
+    ...     "model.pretrained": False,
+    ... }
+    >>> done = train("paper-sgd", root / "run", changes=changes | {"schedule.milestones": []})
     >>> [row.epoch for row in done.log], done.checkpoint.name
     ([1, 2], 'last.pt')
-    >>> from smallcal_lab.vision import open_model
-    >>> open_model(done.model).class_names
-    ('dark', 'light')
     """
     require_torch()
     asked = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
@@ -136,12 +146,22 @@ def train(
         images, split = _images(asked)
         if isinstance(images.pixels, Files):  # a run among its classes would be taken for one
             require_apart(folder.folder, images.pixels.root)
-        _at_first(lambda: stack.enter_context(folder.claimed(asked, split)), place)
+        problem = None
+        try:
+            if place.first:
+                stack.enter_context(folder.claimed(asked, split))
+        except SmallcalError as error:
+            problem = error
+        if (problem := shared(problem, place)) is not None:  # it ends all processes
+            raise problem
         resumed = shared(folder.last.exists(), place)
         model = _model(asked, folder, images, resumed=resumed)
         model.to(str(device))
         to_learn = images if split is None else split.take(images, TRAIN)
-        _require_all_classes(to_learn)
+        counts = np.bincount(to_learn.labels, minlength=len(images.classes))
+        for empty in np.flatnonzero(counts == 0)[:1]:
+            name = images.classes[empty]
+            raise InputError(f"{images.name}: the class {name!r} has no image to train on")
         check = None if split is None else split.take(images, CALIBRATION)
         trainer = Trainer(asked, model, to_learn, check, device=device, place=place)
         about = _resume(trainer, folder) if resumed else _about(asked, images)
@@ -149,19 +169,6 @@ def train(
         _train(trainer, folder, about, on_step, on_epoch)
     model_name = checkpoint_of(folder.last, asked.model.source)
     return TrainingRun(folder.folder, folder.last, model_name, tuple(trainer.log), done)
-
-
-def _at_first(action: Callable[[], object], place: Place) -> None:
-    """Let the first process do something; what it cannot do ends all of them."""
-    problem = None
-    if place.first:
-        try:
-            action()
-        except SmallcalError as error:
-            problem = error
-    problem = shared(problem, place)
-    if problem is not None:
-        raise problem
 
 
 def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
@@ -186,13 +193,6 @@ def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
             "or none"
         )
     return images, split
-
-
-def _require_all_classes(images: ImageSet) -> None:
-    counts = np.bincount(images.labels, minlength=len(images.classes))
-    if empty := [images.classes[one] for one in np.flatnonzero(counts == 0)]:
-        more = f" and {len(empty) - 1:,} more have" if len(empty) > 1 else " has"
-        raise InputError(f"{images.name}: the class {empty[0]!r}{more} no image to train on")
 
 
 def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool) -> VisionModel:
@@ -293,3 +293,118 @@ def _train(
                     folder.draw(trainer.log)
                     drawn = time.monotonic()
                 on_epoch(row, epochs)
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe, self.split = folder / "recipe.toml", folder / "split.json"
+        self.last, self.log = folder / "last.pt", folder / "log.csv"
+        self.picture = folder / "run.png"
+        self.files = (self.recipe, self.split, self.last, self.log, self.picture)
+
+    def require(self, recipe: Recipe) -> None:
+        """Raise unless the folder is new, empty or of a run of this very recipe.
+
+        Where no epoch is done yet, another recipe takes the place of the one that is there.
+        """
+        with file_errors(f"cannot read {self.folder}"):
+            if self.folder.exists() and not self.folder.is_dir():
+                raise FileError(f"{self.folder} is a file; name a folder for the run")
+            if self.folder.exists() and not self.recipe.exists():
+                left = {self.folder / FILE_NAME, *leftovers(self.files)}
+                if set(self.folder.iterdir()) - left:
+                    raise InputError(f"{self.folder} holds other files; name a new folder")
+            if not self.recipe.exists() or not self.last.exists():
+                return
+        if differ := changes_between(_fixed(read_recipe(self.recipe)), _fixed(recipe)):
+            raise InputError(
+                f"{self.folder} holds a run of another recipe ({differ}); name another folder"
+            )
+
+    @contextmanager
+    def claimed(self, recipe: Recipe, split: ImageSplit | None) -> Iterator[None]:
+        """Keep other processes out; write recipe and split before anything else."""
+        self.require(recipe)  # before a lock is put into what is no run
+        with file_errors(f"cannot make {self.folder}"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(self.folder, what="this run", instead="another folder with --output"):
+            self.require(recipe)
+            for left in leftovers(self.files):
+                left.unlink(missing_ok=True)
+            if not self.last.exists():
+                self.split.unlink(missing_ok=True)
+                with atomic_path(self.recipe) as path:
+                    path.write_text(recipe.text(), encoding="utf-8")
+            try:
+                if split is not None:
+                    split.save(self.split)
+            except FileError:
+                if not self.last.exists():
+                    raise
+                raise FileError(
+                    f"{self.split}: the images are not those that the run started with; name "
+                    "another folder for a run on others"
+                ) from None
+            yield
+
+    def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
+        """Write the checkpoint, then the log."""
+        import torch
+
+        try:
+            with atomic_path(self.last) as path:
+                torch.save(checkpoint, path)
+        except RuntimeError as error:  # so torch says that a disk is full
+            why, kept = one_line(error)[:100], log[-1].epoch - 1
+            raise FileError(
+                f"cannot write {self.last}, is the disk full? ({why}); that of epoch {kept:,} is "
+                "kept"
+            ) from None
+        self.show(log)
+
+    def show(self, log: Sequence[Epoch]) -> None:
+        """Write the log as a table."""
+        with atomic_path(self.log) as path, open(path, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([Epoch._fields, *log])
+
+    def draw(self, log: Sequence[Epoch]) -> None:
+        """Write the log as a picture, where matplotlib is installed."""
+        with suppress(MissingExtraError):
+            figure = _drawn(log).figure
+            with atomic_path(self.picture) as path:
+                figure.savefig(path, format="png", dpi=120)
+
+
+def _fixed(recipe: Recipe) -> Any:
+    """Return what must not change, as JSON has it: lists, no tuples."""
+    return json.loads(json.dumps(recipe.changed(_FREE).tables()))
+
+
+def _drawn(log: Sequence[Epoch]) -> Any:
+    """Draw the loss of each epoch, the share of errors if known, and the learning rate above."""
+    ax = axes_or_new(None)
+    epochs = [row.epoch for row in log]
+    dress(ax, xlabel="epoch", ylabel="loss, or share of errors")
+    series = {"training loss": [row.loss for row in log]}
+    if log[0].accuracy is not None:
+        wrong = [1 - (row.accuracy or 0) for row in log]
+        series["share of errors on the calibration images"] = wrong
+    for number, (name, values) in enumerate(series.items()):
+        style = look(number)
+        ax.plot(epochs, values, **style.stroke)
+        ax.plot(epochs, values, **style.mark, linestyle="none", markersize=4)
+        name_series(ax, name, style)
+    ax.set_ylim(bottom=0)
+    ax.locator_params(axis="x", integer=True)
+    legend(ax)
+    strip = strip_over(ax, ylabel="rate")
+    strip.plot(epochs, [row.lr for row in log], **look(2).stroke)
+    strip.set_ylim(bottom=0)
+    caption(strip, f"{len(log):,} epochs")
+    return ax
