@@ -212,7 +212,7 @@ def test_a_finished_file_that_is_damaged_is_made_again(photos):
 
 def test_other_settings_do_not_go_on_with_parts(photos):
     Path("photos/owl/owl_19.png").write_bytes(b"no image")
-    with pytest.raises(sc.InputError, match="owl_19"):
+    with pytest.raises(sc.FileError, match="owl_19"):
         extract(NET, wanted(), "out", settings=FEW)
     with pytest.raises(sc.InputError, match="batch_size: 8, now 4"):
         extract(NET, wanted(), "out", settings=ExtractionSettings(batch_size=4, workers=0))
@@ -236,7 +236,7 @@ def test_a_damaged_image_is_named_and_all_before_it_is_kept(photos, workers):
     good = Path("photos/owl/owl_19.png").read_bytes()
     Path("photos/owl/owl_19.png").write_bytes(good[:200])
     settings = ExtractionSettings(batch_size=8, workers=workers)
-    with pytest.raises(sc.InputError) as error:
+    with pytest.raises(sc.FileError) as error:
         extract(NET, wanted(), "out", settings=settings)
     begin = "test: row 45 (owl/owl_19.png): cannot read the image photos/owl/owl_19.png: "
     assert str(error.value).startswith(begin)

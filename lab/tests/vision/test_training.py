@@ -270,7 +270,7 @@ def test_what_cannot_be_trained_is_one_line(tmp_path, changes, words):
 
 def test_a_model_that_fails_is_one_line(digits, tmp_path):
     said = recipe(digits, model__source="torch:support.trained_nets:picky")
-    words = r"fails on a training batch: ValueError: Expected more than.*1 value per channel"
+    words = r"failed on a training batch: ValueError: Expected more than.*1 value per channel"
     with pytest.raises(InputError, match=words) as caught:
         train(said, tmp_path / "run")
     assert "\n" not in str(caught.value)

@@ -245,7 +245,7 @@ def test_what_preprocessing_raises_is_one_line(pictures):
 
     found = Loaded(pictures, failing)[(0, np.array([3]))]
     assert isinstance(found, InputError)
-    assert str(found).startswith("images: preprocessing a/03.jpg: KeyError: ")
+    assert str(found).startswith("images: row 3 (a/03.jpg): KeyError: ")
     assert "\n" not in str(found)
     sizes = iter([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)])
     found = Loaded(pictures, lambda image: next(sizes))[(0, np.array([3, 4]))]

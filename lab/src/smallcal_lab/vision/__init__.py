@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.extraction.cell_images import Corruptions as Corruptions
     from smallcal_lab.vision.extraction.extracting import CellName as CellName
     from smallcal_lab.vision.extraction.extracting import Extracted as Extracted
+    from smallcal_lab.vision.extraction.extracting import ExtractionSettings as ExtractionSettings
     from smallcal_lab.vision.extraction.extracting import extract as extract
-    from smallcal_lab.vision.extraction.run import ExtractionSettings as ExtractionSettings
     from smallcal_lab.vision.image_set import ImageSet as ImageSet
     from smallcal_lab.vision.images import image_parts as image_parts
     from smallcal_lab.vision.images import open_images as open_images
@@ -51,9 +51,8 @@ else:  # checkers know the names above, and no others
         __name__,
         {
             "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
-            "extraction.extracting": ["CellName", "Extracted", "extract"],
+            "extraction.extracting": ["CellName", "Extracted", "ExtractionSettings", "extract"],
             "extraction.cell_images": ["CellImages", "Corruptions"],
-            "extraction.run": ["ExtractionSettings"],
             "image_set": ["ImageSet"],
             "images": ["image_parts", "open_images"],
             "models.model": ["InputSpec", "VisionModel"],

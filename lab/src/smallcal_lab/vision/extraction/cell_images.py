@@ -24,8 +24,6 @@ from smallcal_lab.vision.splits import CALIBRATION, TEST, ImageSplit, read_split
 
 #: Sets whose parts are corruptions and severities; without a part all of them are meant.
 _CORRUPTED = ("cifar10-c", "cifar100-c", "imagenet-c")
-_PART = re.compile(r"(.+)-([1-5])")
-_RANGE = re.compile(r"([1-5])-([1-5])")
 _KNOWN = (*STANDARD, *EXTRA)
 
 
@@ -47,8 +45,6 @@ class Corruptions:
     --------
     >>> Corruptions.parse("fog,snow", "1-3")
     Corruptions(kinds=('fog', 'snow'), severities=(1, 2, 3), seed=0, images=0)
-    >>> len(Corruptions.parse("all").kinds), len(Corruptions.parse("standard").kinds)
-    (19, 15)
     """
 
     kinds: tuple[str, ...]
@@ -63,15 +59,15 @@ class Corruptions:
         """Read what is typed: ``all``, ``standard`` or ``fog,snow``; ``1-5``, ``3`` or ``1,3``."""
         words = [word.strip() for word in kinds.split(",") if word.strip()]
         found = {"all": _KNOWN, "standard": STANDARD}.get(kinds) or tuple(dict.fromkeys(words))
-        ends = _RANGE.fullmatch(severities.strip())
-        if ends and ends[1] <= ends[2]:
-            return cls(found, tuple(range(int(ends[1]), int(ends[2]) + 1)), seed, images)
-        levels = [word.strip() for word in severities.split(",") if word.strip()]
-        if not levels or not all(re.fullmatch("[1-5]", word) for word in levels):
-            raise InputError(
-                f"severities are from 1 to 5, written as 3, 1-5 or 1,3,5; got {severities!r}"
-            )
-        return cls(found, tuple(dict.fromkeys(map(int, levels))), seed, images)
+        levels: set[int] = set()
+        for word in severities.split(","):
+            ends = re.fullmatch(r"([1-5])(?:-([1-5]))?", word.strip())
+            if not ends:
+                raise InputError(
+                    f"severities are from 1 to 5, written as 3, 1-5 or 1,3,5; got {severities!r}"
+                )
+            levels.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+        return cls(found, tuple(sorted(levels)), seed, images)
 
     def __post_init__(self) -> None:
         offered = ("all", "standard", *_KNOWN)
@@ -157,27 +153,22 @@ class LogitSet:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The names of the images."""
+        return self.images.ids
+
     def image(self, row: int) -> Image.Image:
         """Return an image, corrupted where that is asked for."""
         image = self.images.image(row)
         if self.corruption is None:
             return image
         kind, severity, seed = self.corruption
-        name = self.images.ids[row]
-        return Image.fromarray(corrupt(image, kind, severity, seed=seed, image_id=name))
+        return Image.fromarray(corrupt(image, kind, severity, seed=seed, image_id=self.ids[row]))
 
 
 def open_sets(wanted: CellImages) -> tuple[tuple[LogitSet, ...], ImageSplit | None]:
-    """Open a cell's calibration, test and shifted images; return the split that made the first.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to calibrate on, sets do not have the same classes, or a shift is there
-        twice.
-    FileError
-        If files are missing or damaged, or a split was made for other images.
-    """
+    """Open a cell's calibration, test and shifted images; return the split that made the first."""
     test, calibration, split = _divided(wanted)
     test = _some(test, wanted.limit)
     sets = [
@@ -186,31 +177,31 @@ def open_sets(wanted: CellImages) -> tuple[tuple[LogitSet, ...], ImageSplit | No
         *(_natural(source, test, wanted) for source in _expanded(wanted.shifts)),
         *_corrupted(test, wanted.corruptions),
     ]
+    names = [one.name for one in sets]
     for one in sets:
         if not len(one):
             raise InputError(f"{one.name}: {one.images.name} has no images")
-    names = [one.name for one in sets]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise InputError(f"{twice} occurs twice: it is named twice, or named and also made here")
+        if names.count(one.name) > 1:
+            raise InputError(f"{one.name} occurs twice: it is named twice, or also made here")
     return tuple(sets), split
 
 
 def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]:
     """Return test and calibration images, and how they were divided."""
-    if wanted.split and wanted.calibration:
-        raise InputError.with_options(
-            "--split takes calibration images from the test images, --calibration "
-            "from another set: give only one of them"
-        )
-    if not wanted.split and not wanted.calibration:
-        raise InputError.with_options(
-            "these are test images, and there are none to calibrate on: add --split halves "
-            "(or first-5, or FILE.json) to divide them, or --calibration with other images"
-        )
-    if wanted.calibration_split and not wanted.calibration:
-        raise InputError.with_options(
-            "--calibration-split divides the images of --calibration: name those too"
-        )
+    wrong = {
+        "--split takes calibration images from the test images, --calibration from another set: "
+        "give only one of them": wanted.split and wanted.calibration,
+        "these are test images, and there are none to calibrate on: add --split halves (or "
+        "first-5, or FILE.json) to divide them, or --calibration with other images": (
+            not wanted.split and not wanted.calibration
+        ),
+        "--calibration-split divides the images of --calibration: name those too": (
+            wanted.calibration_split and not wanted.calibration
+        ),
+    }
+    for words, holds in wrong.items():
+        if holds:
+            raise InputError.with_options(words)
     images = _opened(wanted.test)
     if wanted.split:
         split = _split(images, wanted.split, wanted.split_seed)
@@ -240,12 +231,8 @@ def _opened(source: str | ImageSet) -> ImageSet:
 
 def _split(images: ImageSet, how: str, seed: int) -> ImageSplit:
     """Return a split by its rule, or the one in a file."""
-    if not how.lower().endswith(".json"):
-        return split_images(images, how, seed=seed)
-    found = read_split(how, images)
-    if CALIBRATION not in found.parts:
-        raise InputError(f"{how} has no part {CALIBRATION!r}: {', '.join(found.parts)}")
-    return found
+    is_file = how.lower().endswith(".json")
+    return read_split(how, images) if is_file else split_images(images, how, seed=seed)
 
 
 def _some(images: ImageSet, limit: int) -> ImageSet:
@@ -260,26 +247,26 @@ def _some(images: ImageSet, limit: int) -> ImageSet:
 def _expanded(sources: Sequence[str]) -> Iterator[str]:
     """Yield each shifted set by its whole name."""
     for source in sources:
-        kind = source.partition(":")[0]
-        if kind in _CORRUPTED and image_place(source)[1] == "":
-            parts = image_parts(source)
-            if not parts:
-                raise InputError(f"{source} holds no corruption")
-            yield from (f"{source}:{part}" for part in parts)
-        else:
+        if source.partition(":")[0] not in _CORRUPTED or image_place(source)[1]:
             yield source
+            continue
+        parts = image_parts(source)
+        if not parts:
+            raise InputError(f"{source} holds no corruption")
+        yield from (f"{source}:{part}" for part in parts)
 
 
 def _natural(source: str, test: ImageSet, wanted: CellImages) -> LogitSet:
     """Open a shifted set; what is a twin of the test images is put in their order."""
     images = open_images(source)
-    found = _PART.fullmatch(image_place(source)[1])
+    found = re.fullmatch(r"(.+)-([1-5])", image_place(source)[1])
     kind, severity = (found[1], int(found[2])) if found else (plain_name(images.name), 0)
     images = _for_columns(images, test)
+    rows = None
     if images.columns == test.columns:
         _require_same_classes(test, images)
-    whole = wanted.whole_shifts and len(images) > len(test)
-    rows = None if whole else _twins(test, images)
+        if not wanted.whole_shifts or len(images) <= len(test):
+            rows = _twins(test, images)
     images = _some(images, wanted.limit) if rows is None else images.take(rows)
     return LogitSet(_name(kind, severity), images, kind, severity, paired=rows is not None)
 
@@ -290,16 +277,9 @@ def _twins(test: ImageSet, images: ImageSet) -> list[int] | None:
     The twins of calibration images are left out by that, which would make a test too easy.
     """
     place = {name: row for row, name in enumerate(images.ids)}
-    if images.ids == test.ids:
-        rows = list(range(len(test)))
-    elif (
-        images.columns != test.columns
-        or len(place) < len(images)
-        or not place.keys() >= set(test.ids)
-    ):
+    if len(place) < len(images) or not place.keys() >= set(test.ids):
         return None
-    else:
-        rows = [place[name] for name in test.ids]
+    rows = [place[name] for name in test.ids]
     return rows if np.array_equal(images.labels[rows], test.labels) else None
 
 
@@ -307,16 +287,11 @@ def _corrupted(test: ImageSet, wanted: Corruptions | None) -> Iterator[LogitSet]
     if wanted is None:
         return
     images = _some(test, wanted.images)
+    paired = len(images) == len(test)
     for kind in wanted.kinds:
         for severity in wanted.severities:
-            yield LogitSet(
-                name=_name(kind, severity),
-                images=images,
-                kind=kind,
-                severity=severity,
-                paired=len(images) == len(test),
-                corruption=(kind, severity, wanted.seed),
-            )
+            how = (kind, severity, wanted.seed)
+            yield LogitSet(_name(kind, severity), images, kind, severity, paired, how)
 
 
 def _name(kind: str, severity: int) -> str:
@@ -343,19 +318,10 @@ def dataset_of(source: str | ImageSet) -> str:
 
 
 def columns_in(model: VisionModel, images: ImageSet) -> tuple[int, ...] | None:
-    """Return the model's columns that the images' classes are; None for all, as they stand.
-
-    Raises
-    ------
-    InputError
-        If the model has other columns, or the same in another order.
-    """
+    """Return the model's columns that the images' classes are; None for all, as they stand."""
     n = len(images.classes)
-    if model.classes == n:
-        columns = None
-    elif images.columns is not None and model.classes == ALL:
-        columns = images.columns
-    else:
+    columns = None if model.classes == n else images.columns
+    if model.classes != n and (columns is None or model.classes != ALL):
         raise InputError(
             f"{images.name} has {n:,} classes and {model.source} has {model.classes:,} columns: "
             "name a model of these classes, such as a checkpoint that was trained on them"
@@ -383,10 +349,12 @@ def columns_in(model: VisionModel, images: ImageSet) -> tuple[int, ...] | None:
 def _moved(left: Sequence[str], right: Sequence[str]) -> tuple[int, int, str] | None:
     """Return the first name that both sides have at different places."""
     places = {name: number for number, name in enumerate(right)}
-    for number, name in enumerate(left):
-        if places.get(name, number) != number:
-            return number, places[name], name
-    return None
+    moved = (
+        (number, places[name], name)
+        for number, name in enumerate(left)
+        if places.get(name, number) != number
+    )
+    return next(moved, None)
 
 
 def _for_columns(images: ImageSet, test: ImageSet) -> ImageSet:

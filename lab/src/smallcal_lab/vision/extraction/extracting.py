@@ -1,11 +1,15 @@
-"""Logits of a model on the images of a cell: made batch by batch, kept part by part."""
+"""Logits of a model on the images of a cell: made batch by batch, kept part by part.
+
+Which images make a batch depends on the set and the batch size alone, never on where a run was
+stopped: a batch gives the same bytes whenever it is done.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from smallcal._version import __version__
-from smallcal.errors import InputError, needing
+from smallcal.data.checks import whole_number
+from smallcal.deploy.adapters.torch_batches import evaluating
+from smallcal.errors import InputError, choose, needing
 from smallcal.io import make_folder, require_apart
 from smallcal.io.lock import alone_in
 from smallcal.io.progress import progress
@@ -21,23 +27,59 @@ from smallcal_lab.studies.collection import Collection, plain_name, require_in_r
 from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import (
     CellImages,
+    LogitSet,
     columns_in,
     dataset_of,
     open_sets,
-)
-from smallcal_lab.vision.extraction.run import (
-    Batch,
-    Batches,
-    Engine,
-    ExtractionSettings,
-    explained,
-    workers_for,
 )
 from smallcal_lab.vision.extraction.store import SetStore
 from smallcal_lab.vision.images import HUB, image_place
 from smallcal_lab.vision.loading import loader_of, loading
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.opening import open_model
+from smallcal_lab.vision.running import model_errors, stack
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+#: Processes that load images, where the user does not say and there are this many processors.
+_MOST_WORKERS = 8
+#: Below so many images it takes longer to start processes than to read them.
+_FEW = 512
+
+
+@dataclass(frozen=True)
+class ExtractionSettings:
+    """How a model is run over images.
+
+    Attributes
+    ----------
+    batch_size : int
+    workers : int, optional
+        Processes that load images; 0 for none. By default as many as there are processors, up to
+        eight, and none for a few images.
+    device : {"auto", "cpu", "cuda", "mps"} or str
+        A GPU where there is one, by default; ``cuda:1`` is the second.
+    precision : {"auto", "float32", "bfloat16", "float16"}
+        What torch's autocast computes in: mixed on GPUs, float32 on CPUs, by default.
+    features : bool
+        Whether the inputs of the last layer are kept, too.
+    """
+
+    batch_size: int = 64
+    workers: int | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    features: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number(self.batch_size, "batch_size", least=1)
+        whole_number(self.workers or 0, "workers")
+        if self.device.partition(":")[0] not in DEVICES:
+            raise InputError(f"unknown device {self.device!r}; {choose(self.device, DEVICES)}")
+        if self.precision not in PRECISIONS:
+            offer = choose(self.precision, PRECISIONS)
+            raise InputError(f"unknown precision {self.precision!r}; {offer}")
 
 
 @dataclass(frozen=True)
@@ -71,10 +113,8 @@ class Extracted:
         As it is now.
     sets : mapping of str to int
         The sets, and how many images each has.
-    images : int
-        How many there are in all.
-    images_before : int
-        Of those, how many an earlier run had done.
+    images, images_before : int
+        How many there are in all, and how many of those an earlier run had done.
     seconds : float
         Time for the other images.
     notes : tuple of str
@@ -123,32 +163,23 @@ def extract(
 
     Raises
     ------
-    InputError
-        If an image, the model or its output cannot be used, or the folder holds other files.
-    FileError
-        If files cannot be read or written. Finished work is kept in either case.
+    InputError, FileError
+        If an image, the model or its output cannot be used, files cannot be read or written, or
+        the folder holds other files. Finished work is kept.
 
     Examples
     --------
-    >>> import tempfile, torch
+    >>> import tempfile
     >>> from PIL import Image
-    >>> from smallcal_lab.vision import CellImages, InputSpec, VisionModel, extract
-    >>> from smallcal_lab.vision.models.preprocess import Preprocess
     >>> root = Path(tempfile.mkdtemp())
     >>> for number in range(8):
     ...     folder = root / "pets" / ("cat", "dog")[number % 2]
     ...     folder.mkdir(parents=True, exist_ok=True)
     ...     Image.new("RGB", (8, 8), (30 * number, 90, 0)).save(folder / f"{number}.png")
-    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
-    >>> seen = InputSpec((8, 8))
-    >>> model = VisionModel(  # or a string, "timm:vit_tiny_patch16_224"
-    ...     "torch:mine", "linear", 2, Preprocess(seen), lambda x: (net(x), x.flatten(1)), "0", seen
-    ... )
+    >>> model = open_model("timm:resnet10t?input.size=32", classes=2, pretrained=False)
     >>> done = extract(model, CellImages(f"folder:{root / 'pets'}", split="halves"), root / "out")
     >>> done.cells, dict(done.sets)
-    (('pets__linear__s0',), {'calibration': 4, 'test': 4})
-    >>> done.collection.cells[0].read("test").features.shape
-    (4, 192)
+    (('pets__resnet10t__s0',), {'calibration': 4, 'test': 4})
     """
     with needing("torch", "vision", "running image models", of="smallcal-lab"):
         import torch  # noqa: F401
@@ -167,25 +198,24 @@ def extract(
         "seed": require_in_range(int(seed), "seed", where="the cell"),
     }
     store.require_free(root, named)
-    engine = Engine.of(found, settings)
+    precision = _placed(found, settings)
     folder = root / store.name_of(named)
     # Corrupted sets share their images: each is summed up once.
-    sums = {id(one.images): one.images for one in sets}
-    checksums = {key: some.checksum() for key, some in sums.items()}
+    sums = {key: some.checksum() for key, some in {id(s.images): s.images for s in sets}.items()}
     stores = [
         SetStore(
             folder=folder,
             images=one,
             asked={
-                "images": checksums[id(one.images)],
+                "images": sums[id(one.images)],
                 "weights": found.fingerprint,
                 "input": asdict(found.input),
                 "model_columns": None if own is None else list(own),
                 "corruption": None if one.corruption is None else list(one.corruption),
-                "precision": engine.precision,
+                "precision": precision,
                 "with_features": settings.features,
             },
-            how=_how(engine, settings),
+            how=_how(found, settings),
             columns=found.classes if own is None else len(own),
         )
         for one, own in zip(sets, columns, strict=True)
@@ -193,13 +223,12 @@ def extract(
     make_folder(folder)
     what, instead = f"the cell {folder}", "another folder with --output"
     with alone_in(folder, what=what, instead=instead) as certain:
-        weights = found.fingerprint
-        manifest = store.begin_cell(folder, named, source=found.source, weights=weights)
+        manifest = store.begin_cell(folder, named, source=found.source, weights=found.fingerprint)
         if split is not None:
             split.save(folder / store.SPLIT)
         if certain:
             store.sweep_cell(folder, [one.file for one in stores])
-        before, seconds = _work(engine, settings, stores, manifest, told, certain=certain)
+        before, seconds = _run(found, settings, stores, manifest, told, certain=certain)
         entries = store.entries_of(manifest, folder.name)
         collection = store.registered(root, entries)
     notes = [note for one in stores for note in one.notes]
@@ -221,19 +250,68 @@ def extract(
     )
 
 
-def _how(engine: Engine, settings: ExtractionSettings) -> dict[str, Any]:
+def _placed(model: VisionModel, settings: ExtractionSettings) -> str:
+    """Move a model to where it shall run, and return its precision."""
+    import torch
+
+    precision, device = settings.precision, settings.device
+    if model.module is None and precision not in ("auto", "float32"):
+        raise InputError.with_options(
+            f"--precision {precision} cannot be set: {model.source} has its own"
+        )
+    if device == "auto":
+        mps = "mps" if torch.backends.mps.is_available() else "cpu"
+        device = "cuda" if torch.cuda.is_available() else mps
+    kind = torch.device(model.to(device).device).type
+    if precision != "auto":
+        return precision
+    if kind == "cpu" or model.module is None:
+        return "float32"
+    # Older GPUs have bfloat16 by emulation, which is slow.
+    short = kind == "cuda" and torch.cuda.get_device_capability()[0] >= 8
+    return "bfloat16" if short else "float16"
+
+
+@contextmanager
+def _ready(model: VisionModel, precision: str) -> Iterator[Callable[[Any], tuple[Any, Any]]]:
+    """Give the function from a batch to logits and features: eval mode, no gradients."""
+    import torch
+
+    with ExitStack() as stack:
+        if model.module is not None:
+            stack.enter_context(evaluating(model.module))
+        stack.enter_context(torch.inference_mode())
+        if precision != "float32":
+            kind, dtype = torch.device(model.device).type, getattr(torch, precision)
+            stack.enter_context(torch.autocast(kind, dtype=dtype))
+        yield lambda x: model.outputs(x.to(model.device, non_blocking=True))
+
+
+def _how(model: VisionModel, settings: ExtractionSettings) -> dict[str, Any]:
     """Return what the last bits of numbers may depend on."""
     import PIL
     import torch
 
     versions = {"smallcal": __version__, "torch": torch.__version__}
     versions |= {"numpy": np.__version__, "pillow": PIL.__version__}
-    device = torch.device(engine.device).type
+    device = torch.device(model.device).type
     return {"batch_size": settings.batch_size, "device": device, "versions": versions}
 
 
-def _work(
-    engine: Engine,
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batches by set and rows, as torch's DataLoader takes them."""
+
+    sets: Sequence[LogitSet]
+    preprocess: Callable[[Any], Any]
+
+    def __getitem__(self, asked: tuple[int, range]) -> Any:
+        """Return a batch as a tensor."""
+        return stack(self.sets[asked[0]], asked[1], self.preprocess)
+
+
+def _run(
+    model: VisionModel,
     settings: ExtractionSettings,
     stores: Sequence[SetStore],
     manifest: dict[str, Any],
@@ -252,53 +330,40 @@ def _work(
     for number, one in enumerate(stores):
         if one.is_finished(manifest["sets"].get(one.images.name)):
             one.clear()  # of what a kill left
-            continue
-        parts = one.begin(certain=certain)
-        missing += [(number, part) for part in parts]
-        if not parts:  # it was stopped before the parts were joined
+        elif parts := one.begin(certain=certain):
+            missing += [(number, part) for part in parts]
+        else:  # it was stopped before the parts were joined
             finish(one)
     todo = sum(len(part) for _, part in missing)
     before = sum(len(one.images) for one in stores) - todo
     if not todo:
         return before, 0.0
-    size, model = settings.batch_size, engine.model
-    batches = [
-        Batch(number, start, min(part.stop, start + size))
-        for number, part in missing
-        for start in part[::size]
-    ]
+    batches = [(number, rows) for number, part in missing for rows in _batches(part, settings)]
     loader = loader_of(
-        Batches([one.images for one in stores], batches, model.preprocess),
-        range(len(batches)),
-        workers=workers_for(settings.workers, todo),
-        pin=engine.device.startswith("cuda"),
+        Batches([one.images for one in stores], model.preprocess),
+        batches,
+        workers=_workers(todo) if settings.workers is None else settings.workers,
+        pin=model.device.startswith("cuda"),
     )
-    left = Counter(number for number, _ in missing)
+    last = dict(missing)  # the last part of each set
     began = since = time.perf_counter()
     with (
         progress("Logits", todo, unit="images") as advance,
         loading(loader) as stream,
-        engine.running() as run,
+        _ready(model, stores[0].asked["precision"]) as run,
     ):
-        upcoming = zip(batches, stream, strict=True)
         for number, part in missing:
-            one = stores[number]
-            outputs: list[tuple[Batch, Any, Any]] = []
-            while not outputs or outputs[-1][0].stop < part.stop:
-                batch, pixels = next(upcoming)
-                with explained(one.images, batch):
+            one, outputs = stores[number], []
+            for rows in _batches(part, settings):
+                pixels = next(stream)
+                what = f"rows {rows.start} to {rows.stop - 1} of {one.images.name}"
+                with model_errors(what, "--batch-size"):
                     # They stay on a GPU until the part is done: to fetch every batch would make
                     # the loop wait for it.
-                    outputs.append((batch, *run(pixels)))
-                advance(batch.stop - batch.start)
-            logits = [_array(model, batch, found, model.classes) for batch, found, _ in outputs]
-            arrays = {"logits": _checked(engine, one, part, np.concatenate(logits))}
-            if settings.features and outputs[0][2] is not None:
-                features = [_array(model, batch, found) for batch, _, found in outputs]
-                arrays["features"] = np.concatenate(features)
-            one.write(part, arrays)
-            left[number] -= 1
-            if not left[number]:
+                    outputs.append((len(rows), *run(pixels)))
+                advance(len(rows))
+            one.write(part, _arrays(model, one, part, outputs))
+            if part is last[number]:
                 finish(one)
                 now = time.perf_counter()
                 rate = len(one.images) / max(now - since, 1e-9)
@@ -307,28 +372,44 @@ def _work(
     return before, time.perf_counter() - began
 
 
-def _array(model: VisionModel, batch: Batch, output: Any, width: int | None = None) -> Any:
+def _batches(part: range, settings: ExtractionSettings) -> list[range]:
+    size = settings.batch_size
+    return [range(start, min(part.stop, start + size)) for start in part[::size]]
+
+
+def _workers(images: int) -> int:
+    """Return how many processes load images, where the user does not say."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(_MOST_WORKERS, there or 1) if images >= _FEW else 0
+
+
+def _arrays(
+    model: VisionModel, one: SetStore, part: range, outputs: Sequence[tuple[int, Any, Any]]
+) -> dict[str, Any]:
+    """Return the logits and features of a part, if all logits are numbers."""
+    columns, asked = one.asked["model_columns"], one.asked
+    logits = np.concatenate([_array(model, n, found, model.classes) for n, found, _ in outputs])
+    logits = logits if columns is None else logits[:, columns]
+    for bad in np.flatnonzero(~np.isfinite(logits).all(axis=1))[:1]:
+        row = part[bad]
+        more = "" if asked["precision"] == "float32" else "; try --precision float32"
+        raise InputError.with_options(
+            f"{one.images.name}: row {row} ({one.images.ids[row]}): its logits are NaN or "
+            f"infinite{more}"
+        )
+    if not asked["with_features"] or outputs[0][2] is None:
+        return {"logits": logits}
+    features = np.concatenate([_array(model, n, found) for n, _, found in outputs])
+    return {"logits": logits, "features": features}
+
+
+def _array(model: VisionModel, rows: int, output: Any, width: int | None = None) -> Any:
     """Return what a model gave for a batch as float32 in memory, if it is of that shape."""
     if hasattr(output, "detach"):
         output = output.detach().float().cpu().numpy()
     found = np.asarray(output, dtype=np.float32)
-    rows = batch.stop - batch.start
     if found.ndim != 2 or len(found) != rows or width not in (None, found.shape[1]):
         shape = " x ".join(map(str, found.shape))
         wanted = "features" if width is None else f"{width} classes"
         raise InputError(f"{model.source} gives {shape} numbers for {rows} images of {wanted}")
-    return found
-
-
-def _checked(engine: Engine, one: SetStore, part: range, logits: Any) -> Any:
-    """Return the columns that are classes, if all are numbers."""
-    columns = one.asked["model_columns"]
-    found = logits if columns is None else logits[:, columns]
-    for bad in np.flatnonzero(~np.isfinite(found).all(axis=1))[:1]:
-        row = part[bad]
-        more = "" if engine.precision == "float32" else "; try --precision float32"
-        raise InputError.with_options(
-            f"{one.images.name}: row {row} ({one.images.images.ids[row]}): its logits are NaN or "
-            f"infinite{more}"
-        )
     return found

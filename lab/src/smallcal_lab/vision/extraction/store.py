@@ -39,7 +39,7 @@ from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
 from smallcal.io.readers import READERS, explained
-from smallcal.io.resumable import Resumable, changes
+from smallcal.io.resumable import MAX_BYTES, Resumable, changes
 from smallcal_lab.studies.collection import (
     FILE_NAME,
     Collection,
@@ -52,7 +52,6 @@ from smallcal_lab.vision.extraction.cell_images import LogitSet
 
 MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
 FORMAT, VERSION = "smallcal-logits", 1
-MAX_BYTES = 64 * 1024 * 1024
 
 #: Images of a part, which are what a kill costs at most; of small ones, which are quick, more.
 PART_IMAGES = 512
@@ -60,11 +59,9 @@ _USUAL_SIDE, _MOST_TIMES = 224, 4
 
 #: What to do where a cell of the same name is there.
 _RENAME = {
-    "python": "change the cell's name (dataset, backbone or seed)",
-    "shell": "change the cell's name with --dataset, --backbone or --seed",
+    "python": "change the cell's name (dataset, backbone or seed) or the folder",
+    "shell": "change the cell's name with --dataset, --backbone or --seed, or the folder",
 }
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[range]:
@@ -72,10 +69,8 @@ def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[range]:
 
     Examples
     --------
-    >>> parts_of(1000, 100)
-    [range(0, 500), range(500, 1000)]
-    >>> len(parts_of(50_000, 64)), len(parts_of(50_000, 64, side=32))
-    (98, 25)
+    >>> parts_of(1000, 100), len(parts_of(50_000, 64, side=32))
+    ([range(0, 500), range(500, 1000)], 25)
     """
     wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
     rows = max(1, wanted // batch_size) * batch_size
@@ -150,7 +145,7 @@ class SetStore:
             self.work.sweep(self.parts)
         return self.work.missing(self.parts)
 
-    def write(self, part: range, arrays: Arrays) -> None:
+    def write(self, part: range, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write a part, whole or not at all."""
         write_arrays(self.work.part(part), arrays)
 
@@ -160,22 +155,15 @@ class SetStore:
         except FileError:
             return "is damaged"
         right = "logits" in found and found["logits"].shape == (len(part), self.columns)
-        same = all(len(array) == len(part) for array in found.values())
-        return "" if right and same else "has the wrong shape"
+        return "" if right else "has the wrong shape"
 
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
         if entry is None:
-            # A kill may come between a file and the manifest that names it; the parts are there.
-            if os.path.lexists(self.file) and not self.work.manifest.exists():
-                raise InputError(
-                    f"{self.file} exists, but {MANIFEST} beside it does not list it; move it away"
-                )
             return False
         if changed := changes({key: entry.get(key) for key in self.asked}, self.asked):
             raise InputError(
-                f"{self.file} holds another extraction (changed: {changed}); ",
-                **{how: f"{words}, or the folder" for how, words in _RENAME.items()},
+                f"{self.file} holds another extraction (changed: {changed}); ", **_RENAME
             )
         if self.file.is_file() and file_sha256(self.file) == entry.get("sha256"):
             return True
@@ -230,28 +218,20 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
 # --- the manifest of a cell ----------------------------------------------------------------------
 
 
-def read_cell(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a cell's folder; None where there is none yet."""
-    file = folder / MANIFEST
-    if not os.path.lexists(file):
-        return None
-    found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise FileError(f"{file} is not a manifest of logits")
-    if found.get("version") != VERSION or not isinstance(found.get("sets"), dict):
-        raise FileError(f"{file} is a manifest of version {found.get('version')!r}, not {VERSION}")
-    return found
-
-
 def begin_cell(
     folder: Path, named: Mapping[str, Any], *, source: str, weights: str
 ) -> dict[str, Any]:
     """Return the manifest of a cell, begun if need be; that of another model is an error."""
-    found = read_cell(folder)
-    if found is None:
+    file = folder / MANIFEST
+    if not file.exists():
         found = {"format": FORMAT, "version": VERSION, **named}
         found |= {"model": source, "weights": weights, "sets": {}}
         write_cell(folder, found)
+        return found
+    found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
+    known = isinstance(found, dict) and found.get("format") == FORMAT
+    if not known or found.get("version") != VERSION:
+        raise FileError(f"{file} is not a manifest of logits, or one of another version")
     if found["weights"] != weights:
         raise InputError(
             f"{folder} holds logits of another model ({found['model']}, with other weights); ",
@@ -279,9 +259,9 @@ def require_own(folder: Path) -> None:
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
-        there = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        others = [entry for entry in there if entry.name != f"{FILE_NAME}.lock"]
-        begun = any((entry / MANIFEST).is_file() or _is_bare(entry) for entry in others)
+        others = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+        others = [one for one in others if one.name != f"{FILE_NAME}.lock"]
+        begun = any((one / MANIFEST).is_file() or _is_bare(one) for one in others)
     if others and not begun:
         raise InputError(
             f"{folder} holds other files ({others[0].name}) and no {FILE_NAME}; name a new "
@@ -313,71 +293,55 @@ def entries_of(manifest: Mapping[str, Any], folder: str) -> list[Entry]:
     """
     sets: Mapping[str, Any] = manifest["sets"]
     entry: Entry = {key: manifest[key] for key in ("dataset", "backbone", "seed")}
-    for part in ("calibration", "test"):
-        entry[part] = f"{folder}/{sets[part]['file']}"
+    entry |= {part: f"{folder}/{sets[part]['file']}" for part in ("calibration", "test")}
     whole: Entry = {**entry, "shift": []}
     found = [whole]
     for one in sets.values():
         if "kind" not in one:
             continue
-        kind, severity, paired = one["kind"], one["severity"], one["paired"]
-        file = f"{folder}/{one['file']}"
-        shift = {"kind": kind, "severity": severity, "file": file, "paired": paired}
-        if one["model_columns"] == sets["test"]["model_columns"]:
+        shift = {key: one[key] for key in ("kind", "severity", "paired")}
+        shift["file"] = f"{folder}/{one['file']}"
+        columns = one["model_columns"]
+        if columns == sets["test"]["model_columns"]:
             whole["shift"].append(shift)
             continue
-        dataset = entry["dataset"]
+        kind, dataset = one["kind"], entry["dataset"]
         name = kind if kind.startswith(f"{dataset}-") else f"{dataset}-{kind}"
         shift |= {"paired": False, "classes": EVERY}
-        found.append({**entry, "dataset": name, "classes": one["model_columns"], "shift": [shift]})
+        found.append({**entry, "dataset": name, "classes": columns, "shift": [shift]})
     return found
 
 
 def registered(root: Path, entries: Sequence[Entry]) -> Collection:
-    """Write entries into a folder's ``collection.toml``; others that are there stay.
-
-    Raises
-    ------
-    InputError
-        If a cell of the same name is there with other files.
-    """
+    """Write entries into a folder's ``collection.toml``; others that are there stay."""
     with one_at_a_time(root / FILE_NAME):
         for path in leftovers([root / FILE_NAME]):
             path.unlink(missing_ok=True)
-        return write_description(merged(root, entries), root)
-
-
-def merged(root: Path, entries: Sequence[Entry]) -> Entry:
-    """Return what is in a folder's ``collection.toml``, and these entries."""
-    document: Entry = {"name": root.resolve().name, "cell": []}
-    file = root / FILE_NAME
-    if file.exists():
-        document, _ = read_description(root)
-        collection_of(document, root, source=str(file))
-    cells: list[Entry] = list(document["cell"])
-    for entry in entries:
-        place = next((i for i, old in enumerate(cells) if _same_name(old, entry)), None)
-        if place is None:
-            cells.append(entry)
-            continue
-        old = cells[place]
-        if any(old.get(part) != entry[part] for part in ("calibration", "test")):
-            name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
-            raise InputError(f"{file} already has a cell {name} with other files; ", **_RENAME)
-        cells[place] = {**old, **entry}
-    return {**document, "cell": cells}
-
-
-def _same_name(old: Entry, entry: Entry) -> bool:
-    seeds = old.get("seed", 0)
-    named = all(old[key] == entry[key] for key in ("dataset", "backbone"))
-    return named and entry["seed"] in (seeds if isinstance(seeds, list) else [seeds])
+        return write_description(_merged(root, entries), root)
 
 
 def require_free(root: Path, named: Mapping[str, Any]) -> None:
     """Raise before any work if the entry of a cell could not be written."""
     files = {part: f"{name_of(named)}/{part}.npz" for part in ("calibration", "test")}
     try:
-        merged(root, [{**named, **files, "shift": []}])
+        merged = _merged(root, [{**named, **files, "shift": []}])
+        collection_of(merged, root, source=str(root / FILE_NAME))
     except FileError as error:
         raise FileError(f"cannot add to the existing collection: {error}") from None
+
+
+def _merged(root: Path, entries: Sequence[Entry]) -> Entry:
+    """Return what is in a folder's ``collection.toml``, and these entries."""
+    document: Entry = {"name": root.resolve().name, "cell": []}
+    file = root / FILE_NAME
+    if file.exists():
+        document, _ = read_description(root)
+        collection_of(document, root, source=str(file))
+    cells: dict[str, Entry] = {name_of({"seed": 0, **cell}): cell for cell in document["cell"]}
+    for entry in entries:
+        old = cells.get(name_of(entry), entry)
+        if any(old.get(part) != entry[part] for part in ("calibration", "test")):
+            name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
+            raise InputError(f"{file} already has a cell {name} with other files; ", **_RENAME)
+        cells[name_of(entry)] = {**old, **entry}
+    return {**document, "cell": list(cells.values())}

@@ -10,8 +10,7 @@ from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
 from smallcal_lab.studies.collection import Collection, load_collection
 from smallcal_lab.vision.extraction.cell_images import CellImages, Corruptions
-from smallcal_lab.vision.extraction.extracting import CellName, extract
-from smallcal_lab.vision.extraction.run import ExtractionSettings
+from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
 from smallcal_lab.vision.extraction.store import registered
 from smallcal_lab.vision.images import open_images
 from smallcal_lab.vision.models.opening import open_model

@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,11 @@ import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
-from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, SmallcalError, needing
 from smallcal_lab.vision.image_set import ImageSet
 from smallcal_lab.vision.models.model import InputSpec
 from smallcal_lab.vision.models.preprocess import Preprocess
+from smallcal_lab.vision.running import stack
 from smallcal_lab.vision.training.processes import Place
 from smallcal_lab.vision.training.recipe import Recipe
 
@@ -135,26 +136,20 @@ class Loaded:
     transform: Callable[[Image.Image], Any]
     seed: int | None = None
 
-    def __getitem__(self, asked: tuple[int, IntArray]) -> tuple[Tensor, Tensor] | SmallcalError:
-        """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
+    def __getitem__(self, asked: tuple[int, IntArray]) -> Any:
+        """Return a batch and its labels; what is wrong with an image is returned."""
         import torch
 
-        epoch, rows = asked
-        name, seen = self.images.name, []
-        with nullcontext() if self.seed is None else own_chance():
-            for row in rows.tolist():
-                if self.seed is not None:
-                    draw_from(self.seed, IMAGE, epoch, row)
-                try:
-                    seen.append(self.transform(self.images.image(row)))
-                except SmallcalError as error:
-                    return error
-                except Exception as error:  # noqa: BLE001 - preprocessing is anybody's
-                    why = f"{type(error).__name__}: {one_line(error)[:200]}"
-                    return InputError(f"{name}: preprocessing {self.images.ids[row]}: {why}")
-        if len({one.shape for one in seen}) > 1:
-            return InputError(f"{name}: preprocessing gives images of several sizes")
-        return torch.stack(seen), torch.from_numpy(self.images.labels[rows])
+        (epoch, rows), seed = asked, self.seed
+        if seed is None:
+            seen = stack(self.images, rows.tolist(), self.transform)
+        else:
+            with own_chance():
+                drawn = partial(draw_from, seed, IMAGE, epoch)
+                seen = stack(self.images, rows.tolist(), self.transform, drawn)
+        if isinstance(seen, SmallcalError):
+            return seen
+        return seen, torch.from_numpy(self.images.labels[rows])
 
 
 def training_transform(recipe: Recipe, seen: InputSpec, preprocess: Callable[..., Any]) -> Any:

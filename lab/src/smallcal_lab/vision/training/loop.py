@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smallcal.data.shown import one_line
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
-from smallcal.errors import InputError, SmallcalError
+from smallcal.errors import InputError
 from smallcal.metrics.units import PERCENT
 from smallcal_lab.vision.image_set import ImageSet
-from smallcal_lab.vision.loading import loader_of, loading, of_worker
+from smallcal_lab.vision.loading import loader_of, loading
 from smallcal_lab.vision.models.model import VisionModel
+from smallcal_lab.vision.running import model_errors
 from smallcal_lab.vision.training.batches import (
     DROPOUT,
     Batches,
@@ -155,7 +154,7 @@ class Trainer:
         loader = loader_of(self.images, list(self.batches.of(epoch)), workers=said.workers, pin=gpu)
         with loading(loader) as batches:
             for step, (images, labels) in enumerate(batches):
-                with _model_errors():
+                with model_errors("a training batch", "[training] batch_size"):
                     images = images.to(self.device, non_blocking=gpu)
                     labels = labels.to(self.device, non_blocking=gpu)
                     pending.append(self._learn(*self.mixer(images, labels, epoch=epoch, step=step)))
@@ -211,23 +210,6 @@ class Trainer:
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
         return int(summed(right, self.place)) / n
-
-
-@contextmanager
-def _model_errors() -> Iterator[None]:
-    """Say in one line what a model's own code raises; that the memory is full is not rare."""
-    try:
-        yield
-    except SmallcalError:
-        raise
-    except Exception as error:
-        if of_worker(error):
-            raise
-        said = one_line(error)[:200]
-        words = f"the model fails on a training batch: {type(error).__name__}: {said}"
-        if "memory" in said:
-            words = f"out of memory; try a smaller [training] batch_size ({said})"
-        raise InputError(words) from error
 
 
 # --- optimiser, learning rates and loss ----------------------------------------------------------
