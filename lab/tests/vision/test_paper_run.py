@@ -13,10 +13,9 @@ import smallcal as sc
 from smallcal_lab.cli import paper as verb
 from smallcal_lab.studies import load_collection
 from smallcal_lab.vision import Places, RunSettings, load_paper, open_images, plan_paper, run_paper
-from smallcal_lab.vision.paper.links import make_links
-from smallcal_lab.vision.paper.measure import measure
+from smallcal_lab.vision.paper.plan import measure
 from smallcal_lab.vision.paper.run import missing_for
-from smallcal_lab.vision.paper.work import work_of
+from smallcal_lab.vision.paper.work import make_links, work_of
 from support.layouts import wnids, write_folders
 
 NET = "torch:support.small_net:Net"

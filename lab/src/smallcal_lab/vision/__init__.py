@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.models.model import VisionModel as VisionModel
     from smallcal_lab.vision.models.opening import open_model as open_model
     from smallcal_lab.vision.paper.cells import Paper as Paper
-    from smallcal_lab.vision.paper.file import load_paper as load_paper
+    from smallcal_lab.vision.paper.cells import load_paper as load_paper
     from smallcal_lab.vision.paper.plan import Plan as Plan
     from smallcal_lab.vision.paper.plan import plan_paper as plan_paper
     from smallcal_lab.vision.paper.run import RunSettings as RunSettings
@@ -57,8 +57,7 @@ else:  # checkers know the names above, and no others
             "images": ["image_parts", "open_images"],
             "models.model": ["InputSpec", "VisionModel"],
             "models.opening": ["open_model"],
-            "paper.cells": ["Paper"],
-            "paper.file": ["load_paper"],
+            "paper.cells": ["Paper", "load_paper"],
             "paper.plan": ["Plan", "plan_paper"],
             "paper.run": ["RunSettings", "run_paper"],
             "paper.work": ["Places"],

@@ -36,10 +36,11 @@ def stack(
             if seen[-1].shape != seen[0].shape:
                 raise InputError("the model's preprocessing gives images of several sizes")
         except Exception as error:  # noqa: BLE001 - preprocessing is anybody's
-            own = isinstance(error, SmallcalError)
-            told = error if own else InputError(one_line(f"{type(error).__name__}: {error}"))
-            return told.about(f"{images.name}: row {row} ({images.ids[row]})")
-    return torch.stack(seen)
+            if not isinstance(error, SmallcalError):
+                error = InputError(one_line(f"{type(error).__name__}: {error}"))
+            return error.about(f"{images.name}: row {row} ({images.ids[row]})")
+    batch: Tensor = torch.stack(seen)
+    return batch
 
 
 @contextmanager

@@ -223,14 +223,15 @@ def begin_cell(
 ) -> dict[str, Any]:
     """Return the manifest of a cell, begun if need be; that of another model is an error."""
     file = folder / MANIFEST
+    found: dict[str, Any]
     if not file.exists():
         found = {"format": FORMAT, "version": VERSION, **named}
         found |= {"model": source, "weights": weights, "sets": {}}
         write_cell(folder, found)
         return found
     found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
-    known = isinstance(found, dict) and found.get("format") == FORMAT
-    if not known or found.get("version") != VERSION:
+    about = [found.get("format"), found.get("version")] if isinstance(found, dict) else []
+    if about != [FORMAT, VERSION]:
         raise FileError(f"{file} is not a manifest of logits, or one of another version")
     if found["weights"] != weights:
         raise InputError(

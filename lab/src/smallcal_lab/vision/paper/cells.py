@@ -1,15 +1,37 @@
-"""The cells of a paper: which models there are, how each is made, what its logits are taken of."""
+"""The cells of a paper: which models there are, how each is made, what its logits are taken of.
+
+``paper.toml`` has the paper's. Another file of the same form will do as well::
+
+    name = "mine"
+
+    [[cell]]
+    dataset = "photographs"
+    backbone = "small"
+    seeds = 3
+    model = "torch:networks:small"
+    recipe = "recipe.toml"
+    train = "folder:photographs:train"
+    split = "5%"
+    test = "folder:photographs:test"
+    corrupt = {kinds = ["fog", "snow"], severities = [1, 3, 5]}
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
-from smallcal.errors import InputError, choose
-from smallcal_lab.corruption_names import EXTRA, STANDARD
+from smallcal.errors import FileError, InputError, choose
+from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
+from smallcal_lab.studies.collection import require_in_range, require_keys
+from smallcal_lab.toml import read_toml
+from smallcal_lab.vision.images import HUB, KINDS
+from smallcal_lab.vision.splits import known_rule
 
 #: The paper's own cells.
 PAPER = Path(__file__).parent / "paper.toml"
@@ -17,34 +39,23 @@ PAPER = Path(__file__).parent / "paper.toml"
 #: What its numbers are called, which come with smallcal.
 THE_PAPER = "paper"
 
+_ALL = STANDARD + EXTRA
+
 #: Kinds of images that have corruptions as parts, with those that the paper takes.
-CORRUPTED = {
-    "cifar10-c": STANDARD + EXTRA,
-    "cifar100-c": STANDARD + EXTRA,
-    "imagenet-c": STANDARD,
-}
+CORRUPTED = {"cifar10-c": _ALL, "cifar100-c": _ALL, "imagenet-c": STANDARD}
+
+#: Corruptions with their severities.
+Parts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Shifted test images.
+    """Shifted test images."""
 
-    Attributes
-    ----------
-    data : str
-        ``KIND:FOLDER`` or ``KIND:FOLDER:PART``.
-    parts : tuple
-        Corruptions with their severities, where ``data`` names all of them; else none.
-    classes : str
-        Images whose classes are the only ones taken, as the model has no others; empty for all.
-    images : int
-        How many there are, where the file says; else 0.
-    """
-
-    data: str
-    parts: tuple[tuple[str, int], ...] = ()
-    classes: str = ""
-    images: int = 0
+    data: str  # ``KIND:FOLDER`` or ``KIND:FOLDER:PART``
+    parts: Parts = ()  # where ``data`` names all of them
+    classes: str = ""  # images whose classes are the only ones taken; empty for all
+    images: int = 0  # how many there are, where the file says
 
     @property
     def kind(self) -> str:
@@ -54,55 +65,25 @@ class Shift:
 
 @dataclass(frozen=True)
 class PaperCell:
-    """One model: a data set, a backbone, a seed; keys as in the file.
-
-    Attributes
-    ----------
-    dataset, backbone : str
-    seed : int
-    model : str
-        As ``open_model`` takes it.
-    recipe : str
-        How it is trained; empty for weights as they are published.
-    overrides : dict
-        What the cell changes of the recipe.
-    train, calibration, test : str
-        Images; ``calibration`` is empty where a split gives it.
-    split : str
-        A rule of ``split_images``: of the training images if it leaves some to train on, else of
-        the test images.
-    shifts : tuple of Shift
-    whole_shifts : bool
-        Whether shifted sets keep the twins of calibration images.
-    corrupt : tuple
-        Corruptions of the test images that are made, with their severities.
-    corrupt_images : int
-        How many test images are corrupted; 0 for all.
-    draw : tuple of str
-        How a study draws from the calibration split, as in a collection.
-    test_is : str
-        What shifted set the test images are, if they are one.
-    unprinted : str
-        Why no printed number is of this model.
-    """
+    """One model: a data set, a backbone, a seed; keys as in the file."""
 
     dataset: str
     backbone: str
     seed: int
-    model: str
+    model: str  # as ``open_model`` takes it
     test: str
-    recipe: str = ""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str = ""  # how it is trained; empty for weights as they are published
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # of the recipe
     train: str = ""
-    calibration: str = ""
-    split: str = ""
+    calibration: str = ""  # empty where a split gives it
+    split: str = ""  # of the training images if it leaves some to train on, else of the test images
     shifts: tuple[Shift, ...] = ()
-    whole_shifts: bool = False
-    corrupt: tuple[tuple[str, int], ...] = ()
-    corrupt_images: int = 0
-    draw: tuple[str, ...] = ()
-    test_is: str = ""
-    unprinted: str = ""
+    whole_shifts: bool = False  # whether shifted sets keep the twins of calibration images
+    corrupt: Parts = ()  # corruptions of the test images that are made
+    corrupt_images: int = 0  # of how many; 0 for all
+    draw: tuple[str, ...] = ()  # how a study draws from the calibration split
+    test_is: str = ""  # what shifted set the test images are, if they are one
+    unprinted: str = ""  # why no printed number is of this model
 
     @property
     def name(self) -> str:
@@ -133,21 +114,6 @@ class PaperCell:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """A model that the file names and cannot make."""
-
-    dataset: str
-    backbone: str
-    seed: int
-    reason: str
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"{self.dataset}/{self.backbone}/seed{self.seed}"
-
-
-@dataclass(frozen=True)
 class Paper:
     """All cells of a file.
 
@@ -155,7 +121,8 @@ class Paper:
     ----------
     name : str
     cells : tuple of PaperCell
-    elsewhere : tuple of Elsewhere
+    elsewhere : dict
+        Names of cells that the file names and cannot make, with the reasons.
     images : dict
         How many images sets have, as far as the file says.
     file : Path
@@ -165,7 +132,7 @@ class Paper:
 
     name: str
     cells: tuple[PaperCell, ...]
-    elsewhere: tuple[Elsewhere, ...]
+    elsewhere: Mapping[str, str]
     images: Mapping[str, int]
     file: Path
     reference: str = ""
@@ -179,30 +146,22 @@ class Paper:
         >>> paper = load_paper()
         >>> [cell.name for cell in paper.only(["imagenet1k/vit-b16", "cifar10*/deit-s/seed0"])]
         ['cifar100/deit-s/seed0', 'cifar10/deit-s/seed0', 'imagenet1k/vit-b16/seed0']
-        >>> paper.only(["cifar100/vit-b61"])
-        Traceback (most recent call last):
-        ...
-        smallcal.errors.InputError: no cell is called 'cifar100/vit-b61'; did you mean ...
         """
-        if not wanted:
-            return self.cells
-        found = {}
+        found: set[str] = set()
         for text in wanted:
-            own = [cell for cell in self.cells if _is_called(text, cell.name)]
+            own = {cell.name for cell in self.cells if _is_called(text, cell.name)}
             if not own:
                 raise InputError(self._unknown(text))
-            found.update({cell.name: cell for cell in own})
-        return tuple(cell for cell in self.cells if cell.name in found)
+            found |= own
+        return tuple(cell for cell in self.cells if not wanted or cell.name in found)
 
     def _unknown(self, text: str) -> str:
-        for other in self.elsewhere:
-            if _is_called(text, other.name):
-                return f"{other.name} is not made here: {other.reason}"
-        names = [name for cell in self.cells for name in _heads(cell.name)]
-        depth = text.strip("/").count("/")
-        like = dict.fromkeys(name for name in names if name.count("/") == depth)
-        said = choose(text, like or dict.fromkeys(names))
-        return f"no cell is called {text!r}; {said}"
+        for name, reason in self.elsewhere.items():
+            if _is_called(text, name):
+                return f"{name} is not made here: {reason}"
+        depth = min(text.strip("/").count("/"), 2)
+        like = dict.fromkeys(_heads(cell.name)[depth] for cell in self.cells)
+        return f"no cell is called {text!r}; {choose(text, like)}"
 
 
 def _heads(name: str) -> list[str]:
@@ -212,3 +171,162 @@ def _heads(name: str) -> list[str]:
 
 def _is_called(text: str, name: str) -> bool:
     return any(fnmatchcase(head, text.strip("/")) for head in _heads(name))
+
+
+def load_paper(file: str | os.PathLike[str] | None = None) -> Paper:
+    """Read a file of cells; the paper's if none is named.
+
+    Raises
+    ------
+    FileError
+        If the file is missing, or not of the form above; it says which entry is wrong.
+
+    Examples
+    --------
+    >>> paper = load_paper()
+    >>> paper.cells[0].name, len(paper.cells[0].shifts[0].parts)
+    ('cifar100/vit-b16/seed0', 95)
+    """
+    path = PAPER if file is None else Path(file)
+    document = read_toml(path, "a file of cells")
+    require_keys(document, {"cell": list}, _WHOLE, where=str(path))
+    cells = [
+        cell
+        for number, entry in enumerate(document["cell"], 1)
+        for cell in _cells_of(entry, where=f"{path}, cell {number}")
+    ]
+    others = [
+        one
+        for number, entry in enumerate(document.get("elsewhere", []), 1)
+        for one in _elsewhere_of(entry, where=f"{path}, elsewhere {number}")
+    ]
+    names = [cell.name for cell in cells] + [name for name, _ in others]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise FileError(f"{path}: {', '.join(twice)} occurs more than once")
+    images = document.get("images", {})
+    for data, many in images.items():
+        _require_images(data, where=f"{path}, images")
+        if type(many) is not int or many < 1:
+            raise FileError(f"{path}, images: {data} must be a whole number; got {many!r}")
+    reference = document.get("reference", "")
+    if reference and reference != THE_PAPER:
+        reference = str(path.parent / reference)
+    name = document.get("name", path.stem)
+    return Paper(name, tuple(cells), dict(others), images, path, reference)
+
+
+_WHOLE = {"name": str, "reference": str, "images": dict, "elsewhere": list}
+_CELL = {"dataset": str, "backbone": str, "model": str, "test": str}
+_CELL_TOO: dict[str, type | UnionType] = {
+    **{"seeds": int | list, "recipe": str, "overrides": dict, "train": str, "calibration": str},
+    **{"split": str, "shifts": list, "corrupt": dict, "draw": str | list, "test_is": str},
+    **{"corrupt_images": int, "whole_shifts": bool, "unprinted": str},
+}
+_CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list}
+_SHIFT_TOO: dict[str, type | UnionType] = {**_CORRUPT, "classes": str, "images": int}
+
+
+def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
+    """Return the cells of one entry, one for each of its seeds."""
+    require_keys(entry, _CELL, _CELL_TOO, where=where)
+    where += f" ({entry['dataset']} {entry['backbone']})"
+    _require_sense(entry, where=where)
+    given = dict(entry)
+    seeds, draw = _seeds_of(given.pop("seeds", 1), where=where), entry.get("draw", ())
+    given["draw"] = (draw,) if isinstance(draw, str) else tuple(draw)
+    given["shifts"] = tuple(
+        _shift_of(one, where=f"{where}, shift {n}")
+        for n, one in enumerate(entry.get("shifts", []), 1)
+    )
+    if "corrupt" in entry:
+        require_keys(entry["corrupt"], {}, _CORRUPT, where=f"{where}, corrupt")
+        given["corrupt"] = _parts_of(entry["corrupt"], _ALL, where=f"{where}, corrupt")
+    cell = PaperCell(seed=0, **given)
+    for data in cell.images:
+        _require_images(data, where=where)
+    return [replace(cell, seed=seed) for seed in seeds]
+
+
+def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
+    """Raise where keys of a cell do not go together."""
+    for name in ("dataset", "backbone"):
+        if not entry[name] or set(entry[name]) & set("/\\*?[]\0\n"):
+            raise FileError(f"{where}: {name} {entry[name]!r} cannot be part of a file's name")
+    split, recipe = entry.get("split", ""), "recipe" in entry
+    try:
+        known_rule(split or "halves")
+    except InputError as error:
+        raise FileError(f"{where}: {error}") from None
+    wrong = {
+        "give both recipe (how to train) and train (on what), or neither": (
+            recipe != ("train" in entry)
+        ),
+        "corrupt_images says how many, but corrupt (which images) is missing": (
+            "corrupt_images" in entry and "corrupt" not in entry
+        ),
+        "overrides change a recipe, and there is none": "overrides" in entry and not recipe,
+        "give exactly one of split and calibration: what to calibrate on": (
+            bool(split) == ("calibration" in entry)
+        ),
+        f"the split {split} divides training images; give recipe and train too": (
+            "%" in split and not recipe
+        ),
+    }
+    for words, holds in wrong.items():
+        if holds:
+            raise FileError(f"{where}: {words}")
+
+
+def _seeds_of(given: Any, *, where: str) -> list[int]:
+    seeds = list(range(given)) if isinstance(given, int) and given <= 1000 else given
+    if not isinstance(seeds, list) or not seeds or not all(type(one) is int for one in seeds):
+        raise FileError(f"{where}: seeds must be their number, or a list of numbers; got {given!r}")
+    if len(set(seeds)) < len(seeds):
+        raise FileError(f"{where}: seeds must differ; got {given!r}")
+    return [require_in_range(seed, "seeds", where=where) for seed in seeds]
+
+
+def _shift_of(entry: Any, *, where: str) -> Shift:
+    entry = {"data": entry} if isinstance(entry, str) else entry
+    require_keys(entry, {"data": str}, _SHIFT_TOO, where=where)
+    shift = Shift(entry["data"], classes=entry.get("classes", ""), images=entry.get("images", 0))
+    # A folder may have colons in its name, and a part is one corruption at one severity.
+    kind, _, severity = shift.data.rpartition(":")[2].rpartition("-")
+    if shift.kind in CORRUPTED and not (kind in _ALL and severity.isdigit()):
+        return replace(shift, parts=_parts_of(entry, CORRUPTED[shift.kind], where=where))
+    if {"kinds", "severities"} & set(entry):
+        raise FileError(f"{where}: {shift.data} has no corruptions to choose from")
+    return shift
+
+
+def _parts_of(entry: Mapping[str, Any], usual: tuple[str, ...], *, where: str) -> Parts:
+    """Return corruptions with severities: the usual ones, or those that an entry names."""
+    kinds = entry.get("kinds", usual)
+    if isinstance(kinds, str):
+        named = {"all": _ALL, "standard": STANDARD}
+        if kinds not in named:
+            raise FileError(f"{where}: kinds must be all, standard or a list; got {kinds!r}")
+        kinds = named[kinds]
+    for kind in kinds:
+        if kind not in _ALL:
+            raise FileError(f"{where}: unknown corruption {kind!r}; {choose(kind, _ALL)}")
+    severities = entry.get("severities", SEVERITIES)
+    if not kinds or not severities or not set(severities) <= set(SEVERITIES):
+        raise FileError(f"{where}: name at least one kind and one severity from 1 to 5")
+    return tuple((kind, severity) for kind in kinds for severity in severities)
+
+
+def _elsewhere_of(entry: Any, *, where: str) -> list[tuple[str, str]]:
+    needed = {"dataset": str, "backbones": list, "reason": str}
+    require_keys(entry, needed, {"seeds": int | list}, where=where)
+    seeds = _seeds_of(entry.get("seeds", 1), where=where)
+    names = [(backbone, seed) for backbone in entry["backbones"] for seed in seeds]
+    return [(f"{entry['dataset']}/{name}/seed{seed}", entry["reason"]) for name, seed in names]
+
+
+def _require_images(data: str, *, where: str) -> None:
+    kind, _, rest = data.partition(":")
+    if kind not in (*KINDS, HUB):
+        raise FileError(f"{where}: unknown kind of images {kind!r}; {choose(kind, (*KINDS, HUB))}")
+    if not rest:
+        raise FileError(f"{where}: {data!r} does not say where the images are: {kind}:FOLDER")

@@ -9,23 +9,26 @@ from typing import Any
 from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
 from smallcal_lab.studies.collection import Collection, load_collection
-from smallcal_lab.vision.extraction.cell_images import CellImages, Corruptions
 from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
 from smallcal_lab.vision.extraction.store import registered
 from smallcal_lab.vision.images import open_images
 from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.paper.cells import Paper, PaperCell
-from smallcal_lab.vision.paper.commands import calibration_split, commands_of, model_of, parts_of
-from smallcal_lab.vision.paper.links import link_table, make_links
-from smallcal_lab.vision.paper.state import (
+from smallcal_lab.vision.paper.work import (
+    Places,
+    Work,
+    commands_of,
     entries_in,
+    images_of,
     is_extracted,
     is_trained,
+    link_table,
+    make_links,
     missing_images,
+    model_of,
     wanted_images,
+    work_of,
 )
-from smallcal_lab.vision.paper.work import Places, Work, work_of
-from smallcal_lab.vision.training.loop import Epoch
 from smallcal_lab.vision.training.training import RunFolder, train
 
 
@@ -49,60 +52,43 @@ class RunSettings:
 
 
 class Missing(InputError):
-    """Images or weights that are not there.
+    """Images or weights that are not there; ``lines`` has all of them."""
 
-    Attributes
-    ----------
-    lines : tuple of str
-        All of them.
-    """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("; ".join(lines))
-        self.lines = tuple(lines)
+    lines: tuple[str, ...] = ()
 
 
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
     there = entries_in(places)
     todo = [work for work in works if not is_extracted(work, places, there)]
-    found = [
-        _lacks(places, named, parts)
-        for named, parts in wanted_images(work.cell for work in todo).items()
-    ]
+    found = []
+    for named, parts in wanted_images(work.cell for work in todo).items():
+        source = places.images(named)
+        one = f"{source}:{parts[0]}" if parts else source  # of many parts the first is opened
+        found.append(missing_images(source, parts) or _complaint(open_images, one))
     if not any(found):
         links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
         found += [_complaint(link_table, shift, places) for shift in links]
-    models: dict[tuple[str, str, bool], Work] = {}
+    tried = set()
     for work in todo:
-        if work.recipe is None or not is_trained(work, places):
-            said = work.recipe.model if work.recipe else None
-            options = repr((said.options, said.weights) if said else {})
-            models.setdefault((work.cell.model, options, work.begins_pretrained), work)
-    found += [_complaint(_open, work) for work in models.values()]
+        if work.recipe is not None and is_trained(work, places):
+            continue
+        said = work.recipe.model if work.recipe else None
+        own, options = (said.weights or None, said.options) if said else (None, {})
+        how = {"checkpoint": own, "options": options, "pretrained": work.begins_pretrained}
+        if (key := (work.cell.model, repr(how))) not in tried:
+            tried.add(key)
+            found.append(_complaint(open_model, work.cell.model, **how))
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _lacks(places: Places, named: str, parts: Sequence[str]) -> str:
-    """Return what is wrong with a set of images; of many parts the first one is opened."""
-    source = places.images(named)
-    one = f"{source}:{parts[0]}" if parts else source
-    return missing_images(source, parts) or _complaint(open_images, one)
-
-
-def _complaint(work: Callable[..., object], *given: object) -> str:
+def _complaint(work: Callable[..., object], *given: object, **more: object) -> str:
     """Return what is said of something that cannot be done; nothing if it can."""
     try:
-        work(*given)
+        work(*given, **more)
     except SmallcalError as error:
         return shown.one_line(error)
     return ""
-
-
-def _open(work: Work) -> None:
-    options = work.recipe.model.options if work.recipe else {}
-    own = work.recipe.model.weights or None if work.recipe else None
-    open_model(work.cell.model, checkpoint=own, options=options, pretrained=work.begins_pretrained)
 
 
 def run_paper(
@@ -140,27 +126,22 @@ def run_paper(
     """
     works = [work_of(cell, paper, places) for cell in cells]
     if lines := missing_for(works, places):
-        raise Missing(lines)
+        error = Missing("; ".join(lines))
+        error.lines = tuple(lines)
+        raise error
     for number, work in enumerate(works, 1):
         told(f"{work.cell.name} ({number:,} of {len(works):,})")
-        make_cell(work, places, settings=settings or RunSettings(), told=told)
+        *trains, logits = (shown.command(words) for words in commands_of(work, places))
+        for line in trains:
+            told(f"  {line}")
+            _train(work, places, settings or RunSettings(), told)
+        told(f"  {logits}")
+        if is_extracted(work, places, entries_in(places)):
+            told("  its logits exist already")
+        else:
+            _extract(work, places, settings or RunSettings(), told)
+        _add_keys(work.cell, places)
     return load_collection(places.logits)
-
-
-def make_cell(
-    work: Work, places: Places, *, settings: RunSettings, told: Callable[[str], object]
-) -> None:
-    """Do the steps of one cell that are not done."""
-    commands = [shown.command(words) for words in commands_of(work, places)]
-    if work.recipe is not None:
-        told(f"  {commands[0]}")
-        _train(work, places, settings, told)
-    told(f"  {commands[-1]}")
-    if is_extracted(work, places, entries_in(places)):
-        told("  its logits exist already")
-    else:
-        _extract(work, places, settings, told)
-    _add_keys(work.cell, places)
 
 
 def _train(
@@ -173,15 +154,12 @@ def _train(
     if settings.workers is not None:
         own["training.workers"] = settings.workers
     recipe = work.recipe.changed(own)
-    RunFolder(places.run(work.cell)).require(recipe)
+    folder = places.run(work.cell)
+    RunFolder(folder).require(recipe)
     if is_trained(work, places):
         told("  it is trained already")
-        return
-
-    def on_epoch(row: Epoch, epochs: int) -> None:
-        told(f"  {row.line(epochs)}")
-
-    train(recipe, places.run(work.cell), on_epoch=on_epoch)
+    else:
+        train(recipe, folder, on_epoch=lambda row, epochs: told(f"  {row.line(epochs)}"))
 
 
 def _extract(
@@ -193,7 +171,7 @@ def _extract(
             make_links(shift, places)
     done = extract(
         model_of(work, places),
-        _images(cell, places),
+        images_of(cell, places),
         places.logits,
         cell=CellName(cell.dataset, cell.backbone, cell.seed),
         settings=ExtractionSettings(
@@ -203,28 +181,6 @@ def _extract(
     )
     for note in done.notes:
         told(f"  {note}")
-
-
-def _images(cell: PaperCell, places: Places) -> CellImages:
-    calibration = cell.train if cell.splits_training else cell.calibration
-    return CellImages(
-        places.images(cell.test),
-        split="" if cell.splits_training else cell.split,
-        calibration=places.images(calibration) if calibration else "",
-        calibration_split=calibration_split(cell, places),
-        split_seed=cell.split_seed,
-        shifts=tuple(one for shift in cell.shifts for one in parts_of(shift, places)),
-        corruptions=_corruptions(cell),
-        whole_shifts=cell.whole_shifts,
-    )
-
-
-def _corruptions(cell: PaperCell) -> Corruptions | None:
-    if not cell.corrupt:
-        return None
-    kinds = tuple(dict.fromkeys(kind for kind, _ in cell.corrupt))
-    severities = tuple(dict.fromkeys(severity for _, severity in cell.corrupt))
-    return Corruptions(kinds, severities, seed=cell.seed, images=cell.corrupt_images)
 
 
 def _add_keys(cell: PaperCell, places: Places) -> None:

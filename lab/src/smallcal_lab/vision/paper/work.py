@@ -1,19 +1,29 @@
-"""What a cell is to be made of: a run of training, sets of images, the folders of both."""
+"""What a cell is to be made of: folders, a run of training, images, commands, what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from smallcal.errors import FileError, InputError, SmallcalError
-from smallcal_lab.vision.images import HUB, open_images
-from smallcal_lab.vision.paper.cells import Paper, PaperCell, Shift
+from smallcal.errors import FileError, InputError, SmallcalError, file_errors
+from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
+from smallcal_lab.studies.collection import FILE_NAME, Cell, load_collection
+from smallcal_lab.toml import toml_value
+from smallcal_lab.vision.extraction.cell_images import CellImages, Corruptions
+from smallcal_lab.vision.image_set import Files
+from smallcal_lab.vision.imagenet import all_wnids
+from smallcal_lab.vision.images import HUB, image_parts, image_place, open_images
+from smallcal_lab.vision.models.source import checkpoint_of
+from smallcal_lab.vision.paper.cells import CORRUPTED, Paper, PaperCell, Shift
 from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe, recipe_names
 
-#: Folders below the one that is written: runs of training, logits, and what is linked to.
-RUNS, LOGITS, LINKS = "runs", "logits", "links"
+#: Files that published weights are kept in.
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class Places:
     out: Path = Path("paper")
 
     def images(self, named: str) -> str:
-        """Return images as ``open_images`` takes them.
+        """Return images as ``open_images`` takes them; none for none.
 
         Examples
         --------
@@ -40,51 +50,33 @@ class Places:
         'cifar100:data/cifar100:test'
         """
         kind, _, rest = named.partition(":")
-        return named if kind == HUB else f"{kind}:{self.data / Path(rest).expanduser()}"
-
-    def shift(self, shift: Shift) -> str:
-        """Return a shifted set, which may be a folder of links."""
-        if not shift.classes:
-            return self.images(shift.data)
-        return f"folder:{self.links(shift)}"
+        return named if kind in ("", HUB) else f"{kind}:{self.data / Path(rest).expanduser()}"
 
     def links(self, shift: Shift) -> Path:
         """Return the folder of links to the classes of a shifted set that are wanted."""
         named = shift.classes.replace(":", "-").replace("/", "-").replace("\\", "-")
-        return self.out / LINKS / named / shift.kind
+        return self.out / "links" / named / shift.kind
 
     def run(self, cell: PaperCell) -> Path:
         """Return the folder of a cell's training."""
-        return self.out / RUNS / cell.key
+        return self.out / "runs" / cell.key
 
     @property
     def logits(self) -> Path:
         """The collection."""
-        return self.out / LOGITS
+        return self.out / "logits"
 
 
 @dataclass(frozen=True)
 class Work:
-    """How much there is to do for a cell; numbers of images are None where they are not known.
-
-    Attributes
-    ----------
-    cell : PaperCell
-    recipe : Recipe or None
-        As the cell changes it.
-    trained : int
-        Images of an epoch; 0 where nothing is trained.
-    calibration, test : int
-        Images that logits are taken of; those of a split that is drawn later are all in ``test``.
-    shifts : dict
-        Sets by kind: how many there are, and images of each.
-    """
+    """How much there is to do for a cell; numbers of images are None where they are not known."""
 
     cell: PaperCell
-    recipe: Recipe | None
-    trained: int | None
-    calibration: int | None
-    test: int | None
+    recipe: Recipe | None  # as the cell changes it
+    trained: int | None  # images of an epoch; 0 where nothing is trained
+    calibration: int | None  # images that logits are taken of; with a split that is drawn later
+    test: int | None  # all of them are in ``test``
+    #: Sets by kind: how many there are, and images of each.
     shifts: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
     @property
@@ -100,10 +92,12 @@ class Work:
     @property
     def seen(self) -> int | None:
         """Images that logits are taken of."""
-        each = [self.calibration, self.test]
-        each += [None if n is None else many * n for many, n in self.shifts.values()]
-        known = [n for n in each if n is not None]
-        return sum(known) if len(known) == len(each) else None
+        found = 0
+        for many, n in ((1, self.calibration), (1, self.test), *self.shifts.values()):
+            if n is None:
+                return None
+            found += many * n
+        return found
 
     @property
     def begins_pretrained(self) -> bool:
@@ -114,113 +108,275 @@ class Work:
 def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
     """Return what there is to do for a cell.
 
-    Raises
-    ------
-    FileError
-        If its recipe cannot be used.
-
     Examples
     --------
-    >>> from smallcal_lab.vision.paper.file import load_paper
+    >>> from smallcal_lab.vision import load_paper
     >>> paper = load_paper()
     >>> work = work_of(paper.cells[0], paper, Places(Path("nowhere")))
     >>> work.trained, work.epochs, work.calibration, work.test, work.shifts
     (47500, 100, 2500, 10000, {'cifar100-c': (95, 10000)})
     """
-    count = _Counts(paper, places)
-    recipe = recipe_of_cell(cell, paper)
-    trained: int | None = count(cell.train) if cell.train else 0
-    calibration: int | None = 0
-    if cell.splits_training:
-        trained, calibration = _shares(cell.split, trained)
+
+    def count(named: str) -> int | None:
+        """Return how many images a set has: what the file says, else what is there."""
+        if named in paper.images:
+            return paper.images[named]
+        with suppress(SmallcalError):
+            return len(open_images(places.images(named)))
+        return None
+
+    trained = count(cell.train) if cell.train else 0
+    calibration = count(cell.calibration) if cell.calibration else 0
+    if cell.splits_training and trained is None:
+        calibration = None
+    elif cell.splits_training and trained is not None:
+        shares = [float(share.rstrip("%")) / 100 for share in cell.split.split("+")]
+        calibration = round(shares[0] * trained)
+        trained = round((trained - calibration) * (shares[1] if len(shares) > 1 else 1))
     test = count(cell.test)
-    shifts: dict[str, tuple[int, int | None]] = {
-        shift.kind: (len(shift.parts) or 1, count.shifted(shift)) for shift in cell.shifts
-    }
+    shifts: dict[str, tuple[int, int | None]] = {}
+    for shift in cell.shifts:
+        named = shift.data
+        if shift.parts and named not in paper.images:
+            named += f":{shift.parts[0][0]}-{shift.parts[0][1]}"
+        shifts[shift.kind] = (len(shift.parts) or 1, shift.images or count(named))
     if cell.corrupt:
         # Those of a test set that a rule makes smaller are as many less; nobody plans by that.
         made = test if test is None else min(test, cell.corrupt_images or test)
         shifts["corrupted here"] = (len(cell.corrupt), made)
-    if cell.calibration:
-        calibration = count(cell.calibration)
-    return Work(cell, recipe, trained, calibration, test, shifts)
+    return Work(cell, _recipe_of(cell, paper), trained, calibration, test, shifts)
 
 
-def _shares(rule: str, images: int | None) -> tuple[int | None, int | None]:
-    """Return how many images a split leaves to train on and to calibrate on.
-
-    Examples
-    --------
-    >>> _shares("5%", 50_000), _shares("5%+10%", 50_000)
-    ((47500, 2500), (4750, 2500))
-    """
-    if images is None:
-        return None, None
-    shares = [float(share.rstrip("%")) / 100 for share in rule.split("+")]
-    taken = round(shares[0] * images)
-    rest = images - taken
-    return (round(shares[1] * rest) if len(shares) > 1 else rest), taken
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """How many images sets have: what the file says, else what is there."""
-
-    paper: Paper
-    places: Places
-
-    def __call__(self, named: str) -> int | None:
-        if named in self.paper.images:
-            return self.paper.images[named]
-        try:
-            return len(open_images(self.places.images(named)))
-        except SmallcalError:
-            return None
-
-    def shifted(self, shift: Shift) -> int | None:
-        """Return the images of each part of a shifted set."""
-        if shift.parts and shift.data not in self.paper.images:
-            return self(f"{shift.data}:{shift.parts[0][0]}-{shift.parts[0][1]}")
-        return shift.images or self(shift.data)
-
-
-def recipe_of_cell(cell: PaperCell, paper: Paper) -> Recipe | None:
-    """Return a cell's recipe with its changes; None where nothing is trained.
-
-    Raises
-    ------
-    FileError
-        If there is no such recipe, or it cannot be changed so.
-    """
+def _recipe_of(cell: PaperCell, paper: Paper) -> Recipe | None:
+    """Return a cell's recipe with its changes; None where nothing is trained."""
     if not cell.recipe:
         return None
-    named: str | Path = cell.recipe
-    if cell.recipe not in recipe_names():
-        named = paper.file.parent / cell.recipe
+    shipped = cell.recipe in recipe_names()
     try:
-        return read_recipe(named).changed(changes_of(cell))
+        recipe = read_recipe(cell.recipe if shipped else paper.file.parent / cell.recipe)
+        return recipe.changed(_changes_of(cell))
     except (FileError, InputError) as error:
         raise FileError(f"{paper.file}: {cell.name}: {error}") from None
 
 
-def changes_of(cell: PaperCell) -> dict[str, Any]:
-    """Return what a cell changes of its recipe, but for where the images are.
-
-    Examples
-    --------
-    >>> from smallcal_lab.vision.paper.file import load_paper
-    >>> changes_of(load_paper().cells[1])
-    {'model.source': 'timm:vit_base_patch16_224.augreg_in21k_ft_in1k', 'data.split': '5%',
-     'training.seed': 1}
-    """
-    own = {
-        f"{section}.{key}" if isinstance(table, Mapping) else section: value
-        for section, table in cell.overrides.items()
-        for key, value in (table.items() if isinstance(table, Mapping) else [("", table)])
-    }
-    return {
+def _changes_of(cell: PaperCell) -> dict[str, Any]:
+    """Return what a cell changes of its recipe, but for where the images are."""
+    changes = {
         "model.source": cell.model,
         "data.split": cell.split if cell.splits_training else NO_SPLIT,
         "training.seed": cell.seed,
-        **own,
     }
+    for section, table in cell.overrides.items():
+        if isinstance(table, Mapping):
+            changes |= {f"{section}.{key}": value for key, value in table.items()}
+        else:
+            changes[section] = table
+    return changes
+
+
+# --- what it is made with ------------------------------------------------------------------------
+
+
+def model_of(work: Work, places: Places) -> str:
+    """Return the model whose logits are taken."""
+    if work.recipe is None:
+        return work.cell.model
+    return checkpoint_of(places.run(work.cell) / "last.pt", work.recipe.model.source)
+
+
+def images_of(cell: PaperCell, places: Places) -> CellImages:
+    """Return the images whose logits are taken."""
+    made = None
+    if cell.corrupt:
+        kinds, severities = (tuple(dict.fromkeys(each)) for each in zip(*cell.corrupt, strict=True))
+        made = Corruptions(kinds, severities, seed=cell.seed, images=cell.corrupt_images)
+    of_training = cell.splits_training
+    return CellImages(
+        places.images(cell.test),
+        split="" if of_training else cell.split,
+        calibration=places.images(cell.train if of_training else cell.calibration),
+        calibration_split=str(places.run(cell) / "split.json") if of_training else "",
+        split_seed=cell.split_seed,
+        shifts=tuple(name for shift in cell.shifts for name in _names_of(shift, places)),
+        corruptions=made,
+        whole_shifts=cell.whole_shifts,
+    )
+
+
+def _names_of(shift: Shift, places: Places, *, brief: bool = False) -> list[str]:
+    """Return the sets of a shift, each by its whole name; in brief one name stands for all."""
+    whole = f"folder:{places.links(shift)}" if shift.classes else places.images(shift.data)
+    if brief and set(shift.parts) == set(product(CORRUPTED.get(shift.kind, ()), SEVERITIES)):
+        return [whole]
+    return [f"{whole}:{kind}-{severity}" for kind, severity in shift.parts] or [whole]
+
+
+def commands_of(work: Work, places: Places) -> list[tuple[str, ...]]:
+    """Return the commands that do what a run of the cell does.
+
+    Examples
+    --------
+    >>> from smallcal_lab.vision import load_paper
+    >>> paper, places = load_paper(), Places(Path("data"), Path("out"))
+    >>> work = work_of(paper.only(["cifar100/deit-s/seed0"])[0], paper, places)
+    >>> for words in commands_of(work, places):
+    ...     print(*words)
+    smallcal train paper-adamw -o out/runs/cifar100__deit-s__s0 ...
+    smallcal logits checkpoint:out/runs/cifar100__deit-s__s0/last.pt cifar100:data/cifar100:test ...
+    """
+    cell, images = work.cell, images_of(work.cell, places)
+    names = [name for shift in cell.shifts for name in _names_of(shift, places, brief=True)]
+    options: list[tuple[str, Any]] = [
+        *[("-o", places.logits), ("--dataset", cell.dataset), ("--backbone", cell.backbone)],
+        *[("--seed", str(cell.seed)), ("--split", images.split)],
+        *[("--split-seed", images.split and images.split_seed)],
+        *[("--calibration", images.calibration), ("--calibration-split", images.calibration_split)],
+        *[("--shift", name) for name in names],
+    ]
+    if made := images.corruptions:
+        every = set(made.kinds) == {*STANDARD, *EXTRA}
+        levels = ",".join(map(str, made.severities))
+        options += [("--corrupt", "all" if every else ",".join(made.kinds))]
+        options += [("--severity", "1-5" if made.severities == SEVERITIES else levels)]
+        options += [("--corrupt-seed", made.seed), ("--corrupt-images", made.images)]
+    words = [word for name, value in options if value for word in (name, str(value))]
+    words += ["--whole-shifts"] if images.whole_shifts else []
+    logits = ("smallcal", "logits", model_of(work, places), str(images.test), *words)
+    if work.recipe is None:
+        return [logits]
+    changes = {"data.source": places.images(cell.train), **_changes_of(cell)}
+    train = ["smallcal", "train", work.recipe.source, "-o", str(places.run(cell))]
+    for key, value in changes.items():
+        train += ["--set", f"{key}={value if isinstance(value, str) else toml_value(value)}"]
+    return [tuple(train), logits]
+
+
+def make_links(shift: Shift, places: Places) -> Path:
+    """Make a folder of links to the class folders that are wanted, or look whether it is there.
+
+    A model of 100 of ImageNet's classes can be shown ImageNet-V2 so, whose folders are numbers.
+    """
+    folder = places.links(shift)
+    with file_errors(f"cannot make links in {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = link_table(shift, places)
+        for old in set(os.listdir(folder)) - set(wanted):
+            raise FileError(
+                f"{folder / old} is not a link to a class of {shift.data}; move it away"
+            )
+        for name, target in wanted.items():
+            link = folder / name
+            if link.is_symlink() and Path(os.readlink(link)) != target:
+                link.unlink()
+            if not link.is_symlink():
+                link.symlink_to(target, target_is_directory=True)
+    return folder
+
+
+def link_table(shift: Shift, places: Places) -> dict[str, Path]:
+    """Return the folder of each class that is wanted."""
+    classes = open_images(places.images(shift.classes)).classes
+    source = places.images(shift.data)
+    images = open_images(source)
+    if not isinstance(images.pixels, Files):
+        raise InputError(f"{source}: classes can be chosen only from sets in class folders")
+    root = images.pixels.root
+    named = {name: name for name in images.classes}
+    if not set(classes) <= set(named) and shift.kind == "imagenet-v2":
+        # Its folders are called by the column, the other's by the wnid.
+        named = {wnid: str(column) for column, wnid in enumerate(all_wnids(root))}
+    if strange := next((name for name in classes if named.get(name) not in images.classes), ""):
+        raise FileError(f"{source} has no class {strange}, which {shift.classes} has")
+    return {name: (root / named[name]).absolute() for name in classes}
+
+
+# --- what is there -------------------------------------------------------------------------------
+
+
+def missing_images(source: str, parts: Iterable[str] = ()) -> str:
+    """Return what is missing of a set of images, by a look at its folder; nothing if nothing is.
+
+    Examples
+    --------
+    >>> missing_images("cifar100:nowhere:test")
+    'cifar100: the folder nowhere is not there'
+    """
+    kind = source.partition(":")[0]
+    if kind == HUB:
+        return ""  # to look would be to load it
+    try:
+        place, part = image_place(source)
+        there = image_parts(f"{kind}:{place}")
+    except SmallcalError as error:
+        return str(error)
+    lacking = [one for one in sorted([part] if part else parts) if one not in there]
+    more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+    return f"{source} lacks {', '.join(lacking[:3])}{more}" if lacking else ""
+
+
+def wanted_images(cells: Iterable[PaperCell]) -> dict[str, list[str]]:
+    """Return every set of images that cells need, with the parts of it that they name."""
+    wanted: dict[str, list[str]] = {}
+    for cell in cells:
+        for named in cell.images:
+            wanted.setdefault(named, [])
+        for shift in cell.shifts:
+            parts = (f"{kind}-{severity}" for kind, severity in shift.parts)
+            wanted[shift.data] = list(dict.fromkeys((*wanted[shift.data], *parts)))
+    return wanted
+
+
+def weights_here(source: str) -> bool | None:
+    """Return whether a model's weights are in a cache or file here; None if that cannot be told.
+
+    Examples
+    --------
+    >>> weights_here("checkpoint:nowhere.pt"), weights_here("torch:networks:small")
+    (False, None)
+    """
+    kind, _, rest = source.partition(":")
+    name = rest.partition("?")[0]
+    if kind in ("checkpoint", "onnx"):
+        return Path(name).expanduser().is_file()
+    if kind == "hf" and Path(name).expanduser().is_dir():
+        return True
+    if kind not in ("hf", "timm") or (kind == "timm" and "." not in name):
+        return None
+    with suppress(ImportError, ValueError):
+        from huggingface_hub import try_to_load_from_cache
+
+        owner = "timm/" if kind == "timm" and "/" not in name else ""
+        found = (try_to_load_from_cache(f"{owner}{name}", file) for file in _WEIGHTS)
+        return any(isinstance(one, str) for one in found)
+    return None
+
+
+def is_trained(work: Work, places: Places) -> bool:
+    """Return whether a cell's training is finished, by its log."""
+    with suppress(OSError, UnicodeDecodeError):
+        log = (places.run(work.cell) / "log.csv").read_text(encoding="utf-8")
+        return 0 < work.epochs < len(log.splitlines())
+    return False
+
+
+def entries_in(places: Places) -> dict[str, Cell]:
+    """Return what the collection has by name; nothing if there is none yet."""
+    if not (places.logits / FILE_NAME).is_file():
+        return {}
+    return {cell.name: cell for cell in load_collection(places.logits).cells}
+
+
+def is_extracted(work: Work, places: Places, there: Mapping[str, Cell]) -> bool:
+    """Return whether a cell's logits are all there, and not older than its training."""
+    entry = there.get(work.cell.key)
+    if entry is None:
+        return False
+    wanted = {*work.cell.corrupt, *(part for shift in work.cell.shifts for part in shift.parts)}
+    found = {(shift.kind, shift.severity) for shift in entry.shifts}
+    others = sum(not shift.parts for shift in work.cell.shifts)
+    if not wanted <= found or len(found) < len(wanted) + others:
+        return False
+    checkpoint, logits = places.run(work.cell) / "last.pt", Path(entry.files[1])
+    with suppress(OSError):
+        return work.recipe is None or checkpoint.stat().st_mtime_ns <= logits.stat().st_mtime_ns
+    return False
