@@ -28,13 +28,7 @@ def read_toml(file: Path, what: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Return what a text is as a value of TOML; one that is none stands for itself.
-
-    Examples
-    --------
-    >>> value_of("1e-4"), value_of("[30, 60]"), value_of("timm:resnet18"), value_of("true")
-    (0.0001, [30, 60], 'timm:resnet18', True)
-    """
+    """Return what a text is as a value of TOML; one that is none stands for itself."""
     try:
         found = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

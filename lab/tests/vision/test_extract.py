@@ -315,7 +315,7 @@ def test_a_checkpoint_knows_its_seed_and_its_classes(photos, tmp_path):
     wanted = CellImages(f"folder:{photos}", split="halves")
     done = extract(checkpoint_of(tmp_path / "last.pt", NET), wanted, tmp_path / "out", settings=FEW)
     assert done.cells == ("photos__Net__s7",)
-    with pytest.raises(sc.InputError, match="'dog' is column 0 of the model and class 1"):
+    with pytest.raises(sc.InputError, match="'cat' is 1 there and 0 here"):
         extract(checkpoint_of(tmp_path / "moved.pt", NET), wanted, tmp_path / "no", settings=FEW)
 
 

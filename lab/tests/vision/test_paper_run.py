@@ -13,8 +13,7 @@ import smallcal as sc
 from smallcal_lab.cli import paper as verb
 from smallcal_lab.studies import load_collection
 from smallcal_lab.vision import Places, RunSettings, load_paper, open_images, plan_paper, run_paper
-from smallcal_lab.vision.paper.plan import measure
-from smallcal_lab.vision.paper.run import missing_for
+from smallcal_lab.vision.paper.run import measure, missing_for
 from smallcal_lab.vision.paper.work import make_links, work_of
 from support.layouts import wnids, write_folders
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smallcal.cli import options, terminal
+from smallcal.cli import BAD_INPUT, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data import shown
 from smallcal.errors import InputError
@@ -20,16 +20,13 @@ from smallcal_lab.studies.reproduce.run import agenda_of
 
 if TYPE_CHECKING:
     from smallcal_lab.vision.paper.cells import Paper
-    from smallcal_lab.vision.paper.plan import Plan
+    from smallcal_lab.vision.paper.run import Plan
     from smallcal_lab.vision.paper.work import Places
 
 #: Cells whose commands are shown without being asked for.
 _FEW = 6
 #: Where a comparison with the printed numbers is kept.
 _REPRODUCED = "reproduced"
-
-#: The exit code of what cannot be used.
-_BAD_INPUT = 2
 
 #: It trains and takes logits, which call it so, and ends in a study, which calls it otherwise.
 _OUT = ("-o", "--output", "--out")
@@ -99,7 +96,7 @@ def paper(
     try:
         vision.run_paper(*work, settings=settings, told=told)
     except InputError as error:
-        terminal.leave(getattr(error, "lines", ()), code=_BAD_INPUT)
+        terminal.leave(getattr(error, "lines", ()), code=BAD_INPUT)
         raise
     except (KeyboardInterrupt, SystemExit):
         again = terminal.typed(context)

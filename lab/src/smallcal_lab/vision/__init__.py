@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.models.opening import open_model as open_model
     from smallcal_lab.vision.paper.cells import Paper as Paper
     from smallcal_lab.vision.paper.cells import load_paper as load_paper
-    from smallcal_lab.vision.paper.plan import Plan as Plan
-    from smallcal_lab.vision.paper.plan import plan_paper as plan_paper
+    from smallcal_lab.vision.paper.run import Plan as Plan
     from smallcal_lab.vision.paper.run import RunSettings as RunSettings
+    from smallcal_lab.vision.paper.run import plan_paper as plan_paper
     from smallcal_lab.vision.paper.run import run_paper as run_paper
     from smallcal_lab.vision.paper.work import Places as Places
     from smallcal_lab.vision.splits import ImageSplit as ImageSplit
@@ -58,8 +58,7 @@ else:  # checkers know the names above, and no others
             "models.model": ["InputSpec", "VisionModel"],
             "models.opening": ["open_model"],
             "paper.cells": ["Paper", "load_paper"],
-            "paper.plan": ["Plan", "plan_paper"],
-            "paper.run": ["RunSettings", "run_paper"],
+            "paper.run": ["Plan", "RunSettings", "plan_paper", "run_paper"],
             "paper.work": ["Places"],
             "splits": ["ImageSplit", "read_split", "split_images"],
             "training.recipe": ["Recipe", "read_recipe", "recipe_names"],

@@ -31,16 +31,6 @@ _KNOWN = (*STANDARD, *EXTRA)
 class Corruptions:
     """Which corrupted copies of the test images are made.
 
-    Attributes
-    ----------
-    kinds : tuple of str
-    severities : tuple of int
-    seed : int
-        Random seed.
-    images : int
-        How many test images are taken, evenly spread; 0 for all. With fewer than all, the shifted
-        sets are not paired with the test set.
-
     Examples
     --------
     >>> Corruptions.parse("fog,snow", "1-3")
@@ -49,7 +39,8 @@ class Corruptions:
 
     kinds: tuple[str, ...]
     severities: tuple[int, ...] = SEVERITIES
-    seed: int = 0
+    seed: int = 0  #: Random seed.
+    #: How many test images are taken, evenly spread; 0 for all. With fewer, they are not paired.
     images: int = 0
 
     @classmethod
@@ -77,46 +68,31 @@ class Corruptions:
             if kind not in _KNOWN:
                 raise InputError(f"there is no corruption {kind!r}: {choose(kind, offered)}")
         for severity in self.severities:
-            whole_number(severity, "severity", least=SEVERITIES[0], most=SEVERITIES[-1])
+            whole_number(severity, "severity", least=1, most=5)
         whole_number(self.seed, "seed")
         whole_number(self.images, "images")
 
 
 @dataclass(frozen=True)
 class CellImages:
-    """The images of one cell, by strings that :func:`open_images` opens, or as sets.
-
-    Attributes
-    ----------
-    test : str or ImageSet
-    split : str
-        How ``test`` is divided into calibration and test images: a rule such as ``halves``, or a
-        file that :meth:`ImageSplit.save` wrote.
-    calibration : str or ImageSet
-        Other images to calibrate on, where ``test`` is not divided.
-    calibration_split : str
-        The rule, ``5%``, or the file whose part ``calibration`` is taken of those.
-    split_seed : int
-        Seed of a rule that draws at random.
-    shifts : tuple of str
-        Shifted test sets. Of ``cifar100-c:DIR`` and its like, all parts are taken.
-    corruptions : Corruptions, optional
-        Corruptions to apply here to the test images.
-    whole_shifts : bool
-        Whether shifted sets of which the test images are a part stay whole, as the paper's
-        ImageNet-C: with the versions of calibration images, and not paired.
-    limit : int
-        Largest number of images of each set, evenly spread, for a trial; 0 for all.
-    """
+    """The images of one cell, by strings that :func:`open_images` opens, or as sets."""
 
     test: str | ImageSet
+    #: How ``test`` is divided into calibration and test images: a rule such as ``halves``, or a
+    #: file that :meth:`ImageSplit.save` wrote.
     split: str = ""
+    #: Other images to calibrate on, where ``test`` is not divided.
     calibration: str | ImageSet = ""
+    #: The rule, ``5%``, or the file whose part ``calibration`` is taken of those.
     calibration_split: str = ""
-    split_seed: int = 0
+    split_seed: int = 0  #: Seed of a rule that draws at random.
+    #: Shifted test sets. Of ``cifar100-c:DIR`` and its like, all parts are taken.
     shifts: tuple[str, ...] = ()
-    corruptions: Corruptions | None = None
+    corruptions: Corruptions | None = None  #: Corruptions to apply here to the test images.
+    #: Whether shifted sets of which the test images are a part stay whole, as the paper's
+    #: ImageNet-C: with the versions of calibration images, and not paired.
     whole_shifts: bool = False
+    #: Largest number of images of each set, evenly spread, for a trial; 0 for all.
     limit: int = 0
 
     def __post_init__(self) -> None:
@@ -128,27 +104,14 @@ class CellImages:
 
 @dataclass(frozen=True, eq=False)
 class LogitSet:
-    """A set of images whose logits are wanted.
+    """A set of images whose logits are wanted."""
 
-    Attributes
-    ----------
-    name : str
-        ``calibration``, ``test`` or ``shift/fog-3``.
-    images : ImageSet
-    kind, severity : str, int
-        Of a shift.
-    paired : bool
-        Whether the images are the test images, in the same order.
-    corruption : tuple of str, int and int, or None
-        Kind, severity and seed of what is done to the images here.
-    """
-
-    name: str
+    name: str  # ``calibration``, ``test`` or ``shift/fog-3``
     images: ImageSet
-    kind: str = ""
+    kind: str = ""  # of a shift, as is the severity
     severity: int = 0
-    paired: bool = False
-    corruption: tuple[str, int, int] | None = None
+    paired: bool = False  # whether these are the test images, in the same order
+    corruption: tuple[str, int, int] | None = None  # kind, severity and seed of what is done here
 
     def __len__(self) -> int:
         return len(self.images)
@@ -299,13 +262,7 @@ def _name(kind: str, severity: int) -> str:
 
 
 def dataset_of(source: str | ImageSet) -> str:
-    """Return what a data set is called, from the string that names it.
-
-    Examples
-    --------
-    >>> dataset_of("cifar100:data/cifar-100-python:test"), dataset_of("hf-datasets:org/birds:val")
-    ('cifar100', 'birds')
-    """
+    """Return what a data set is called, from the string that names it."""
     if isinstance(source, ImageSet):
         return plain_name(source.name)
     kind, _, rest = source.partition(":")
@@ -327,34 +284,16 @@ def columns_in(model: VisionModel, images: ImageSet) -> tuple[int, ...] | None:
             "name a model of these classes, such as a checkpoint that was trained on them"
         )
     names = model.class_names
-    if len(names) != model.classes:
-        return columns
-    chosen = names if columns is None else tuple(names[column] for column in columns)
-    if moved := _moved(chosen, images.classes):
-        first, second, name = moved
-        raise InputError(
-            f"the classes of {images.name} are in another order than the columns of "
-            f"{model.source}: {name!r} is column {first} of the model and class {second} of the "
-            "images"
-        )
-    if chosen != images.classes and model.source.startswith("checkpoint:"):
-        theirs, ours = (shortened(", ".join(names), 40) for names in (chosen, images.classes))
-        raise InputError(
-            f"{model.source} was trained on other classes ({theirs}) than those of "
-            f"{images.name} ({ours})"
-        )
+    if len(names) == model.classes:
+        names = names if columns is None else tuple(names[column] for column in columns)
+        _require_order(images, names, f"the columns of {model.source}")
+        if names != images.classes and model.source.startswith("checkpoint:"):
+            theirs, ours = (shortened(", ".join(some), 40) for some in (names, images.classes))
+            raise InputError(
+                f"{model.source} was trained on other classes ({theirs}) than those of "
+                f"{images.name} ({ours})"
+            )
     return columns
-
-
-def _moved(left: Sequence[str], right: Sequence[str]) -> tuple[int, int, str] | None:
-    """Return the first name that both sides have at different places."""
-    places = {name: number for number, name in enumerate(right)}
-    moved = (
-        (number, places[name], name)
-        for number, name in enumerate(left)
-        if places.get(name, number) != number
-    )
-    return next(moved, None)
 
 
 def _for_columns(images: ImageSet, test: ImageSet) -> ImageSet:
@@ -378,9 +317,15 @@ def _require_same_classes(test: ImageSet, images: ImageSet) -> None:
             f"{images.name} has {len(images.classes):,} classes and {test.name} has "
             f"{len(test.classes):,}: all image sets of a cell must have the same"
         )
-    if moved := _moved(test.classes, images.classes):
-        first, second, name = moved
-        raise InputError(
-            f"{images.name} and {test.name} have their classes in another order: {name!r} is "
-            f"class {second} of the one and {first} of the other"
-        )
+    _require_order(images, test.classes, f"those of {test.name}")
+
+
+def _require_order(images: ImageSet, names: Sequence[str], others: str) -> None:
+    """Raise where classes that others have, too, have another place there."""
+    places = {name: number for number, name in enumerate(names)}
+    for number, name in enumerate(images.classes):
+        if places.get(name, number) != number:
+            raise InputError(
+                f"the classes of {images.name} are in another order than {others}: {name!r} is "
+                f"{places[name]} there and {number} here"
+            )

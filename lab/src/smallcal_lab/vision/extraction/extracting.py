@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from smallcal.data.checks import whole_number
 from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, choose, needing
 from smallcal.io import make_folder, require_apart
+from smallcal.io.atomic import leftovers
 from smallcal.io.lock import alone_in
 from smallcal.io.progress import progress
 from smallcal_lab.studies.collection import Collection, plain_name, require_in_range
@@ -50,27 +51,17 @@ _FEW = 512
 
 @dataclass(frozen=True)
 class ExtractionSettings:
-    """How a model is run over images.
-
-    Attributes
-    ----------
-    batch_size : int
-    workers : int, optional
-        Processes that load images; 0 for none. By default as many as there are processors, up to
-        eight, and none for a few images.
-    device : {"auto", "cpu", "cuda", "mps"} or str
-        A GPU where there is one, by default; ``cuda:1`` is the second.
-    precision : {"auto", "float32", "bfloat16", "float16"}
-        What torch's autocast computes in: mixed on GPUs, float32 on CPUs, by default.
-    features : bool
-        Whether the inputs of the last layer are kept, too.
-    """
+    """How a model is run over images."""
 
     batch_size: int = 64
+    #: Processes that load images; 0 for none. By default as many as there are processors, up to
+    #: eight, and none for a few images.
     workers: int | None = None
+    #: A GPU where there is one, by default; ``cuda:1`` is the second.
     device: str = "auto"
+    #: What torch's autocast computes in: by default mixed on GPUs, float32 on CPUs.
     precision: str = "auto"
-    features: bool = True
+    features: bool = True  #: Whether the inputs of the last layer are kept, too.
 
     def __post_init__(self) -> None:
         whole_number(self.batch_size, "batch_size", least=1)
@@ -84,49 +75,26 @@ class ExtractionSettings:
 
 @dataclass(frozen=True)
 class CellName:
-    """The name of a cell; parts left out come from the names of the images and the model.
-
-    Attributes
-    ----------
-    dataset, backbone : str
-    seed : int, optional
-        By default the seed that a checkpoint was trained with, else 0.
-    """
+    """The name of a cell; parts left out come from the names of the images and the model."""
 
     dataset: str = ""
     backbone: str = ""
-    seed: int | None = None
+    seed: int | None = None  #: By default the seed that a checkpoint was trained with, else 0.
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """The result of an extraction.
+    """The result of an extraction."""
 
-    Attributes
-    ----------
-    folder : Path
-        Of the collection.
-    cells : tuple of str
-        Names of the cells that were written: one, and one for each shifted set that has only some
-        of the classes.
-    collection : Collection
-        As it is now.
-    sets : mapping of str to int
-        The sets, and how many images each has.
-    images, images_before : int
-        How many there are in all, and how many of those an earlier run had done.
-    seconds : float
-        Time for the other images.
-    notes : tuple of str
-    """
-
-    folder: Path
+    folder: Path  #: Of the collection.
+    #: Names of the cells that were written: one, and one for each shifted set that has only some
+    #: of the classes.
     cells: tuple[str, ...]
-    collection: Collection
-    sets: Mapping[str, int]
-    images: int
-    images_before: int
-    seconds: float
+    collection: Collection  #: As it is now.
+    sets: Mapping[str, int]  #: How many images each set has.
+    images: int  #: How many there are in all.
+    images_before: int  #: Of those, how many an earlier run had done.
+    seconds: float  #: Time for the other images.
     notes: tuple[str, ...] = ()
 
 
@@ -190,7 +158,6 @@ def extract(
             require_apart(root, image_place(source)[0])
     sets, split = open_sets(images)
     found = model if isinstance(model, VisionModel) else open_model(model)
-    columns = [columns_in(found, one.images) for one in sets]
     seed = cell.seed if cell.seed is not None else found.seed or 0
     named = {
         "dataset": plain_name(cell.dataset or dataset_of(images.test)),
@@ -200,34 +167,32 @@ def extract(
     store.require_free(root, named)
     precision = _placed(found, settings)
     folder = root / store.name_of(named)
+    how = _how(found, settings)
     # Corrupted sets share their images: each is summed up once.
     sums = {key: some.checksum() for key, some in {id(s.images): s.images for s in sets}.items()}
-    stores = [
-        SetStore(
-            folder=folder,
-            images=one,
-            asked={
-                "images": sums[id(one.images)],
-                "weights": found.fingerprint,
-                "input": asdict(found.input),
-                "model_columns": None if own is None else list(own),
-                "corruption": None if one.corruption is None else list(one.corruption),
-                "precision": precision,
-                "with_features": settings.features,
-            },
-            how=_how(found, settings),
-            columns=found.classes if own is None else len(own),
-        )
-        for one, own in zip(sets, columns, strict=True)
-    ]
+    stores = []
+    for one in sets:
+        columns = columns_in(found, one.images)
+        asked = {
+            "images": sums[id(one.images)],
+            "weights": found.fingerprint,
+            "input": asdict(found.input),
+            "model_columns": None if columns is None else list(columns),
+            "corruption": None if one.corruption is None else list(one.corruption),
+            "precision": precision,
+            "with_features": settings.features,
+        }
+        stores.append(SetStore(folder, one, asked, how, len(columns or range(found.classes))))
     make_folder(folder)
     what, instead = f"the cell {folder}", "another folder with --output"
     with alone_in(folder, what=what, instead=instead) as certain:
         manifest = store.begin_cell(folder, named, source=found.source, weights=found.fingerprint)
         if split is not None:
             split.save(folder / store.SPLIT)
-        if certain:
-            store.sweep_cell(folder, [one.file for one in stores])
+        if certain:  # what a killed process had not finished writing
+            own = (folder / store.MANIFEST, folder / store.SPLIT)
+            for path in leftovers([*own, *(one.file for one in stores)]):
+                path.unlink(missing_ok=True)
         before, seconds = _run(found, settings, stores, manifest, told, certain=certain)
         entries = store.entries_of(manifest, folder.name)
         collection = store.registered(root, entries)
@@ -272,21 +237,6 @@ def _placed(model: VisionModel, settings: ExtractionSettings) -> str:
     return "bfloat16" if short else "float16"
 
 
-@contextmanager
-def _ready(model: VisionModel, precision: str) -> Iterator[Callable[[Any], tuple[Any, Any]]]:
-    """Give the function from a batch to logits and features: eval mode, no gradients."""
-    import torch
-
-    with ExitStack() as stack:
-        if model.module is not None:
-            stack.enter_context(evaluating(model.module))
-        stack.enter_context(torch.inference_mode())
-        if precision != "float32":
-            kind, dtype = torch.device(model.device).type, getattr(torch, precision)
-            stack.enter_context(torch.autocast(kind, dtype=dtype))
-        yield lambda x: model.outputs(x.to(model.device, non_blocking=True))
-
-
 def _how(model: VisionModel, settings: ExtractionSettings) -> dict[str, Any]:
     """Return what the last bits of numbers may depend on."""
     import PIL
@@ -320,6 +270,7 @@ def _run(
     certain: bool,
 ) -> tuple[int, float]:
     """Run what is missing, and keep it part by part; return images done before, and seconds."""
+    import torch
 
     def finish(one: SetStore) -> None:
         manifest["sets"][one.images.name] = one.finish()
@@ -346,11 +297,15 @@ def _run(
         pin=model.device.startswith("cuda"),
     )
     last = dict(missing)  # the last part of each set
+    precision = stores[0].asked["precision"]
+    dtype = torch.float16 if precision == "float16" else torch.bfloat16
     began = since = time.perf_counter()
     with (
         progress("Logits", todo, unit="images") as advance,
         loading(loader) as stream,
-        _ready(model, stores[0].asked["precision"]) as run,
+        nullcontext() if model.module is None else evaluating(model.module),
+        torch.inference_mode(),
+        torch.autocast(torch.device(model.device).type, dtype, enabled=precision != "float32"),
     ):
         for number, part in missing:
             one, outputs = stores[number], []
@@ -360,7 +315,7 @@ def _run(
                 with model_errors(what, "--batch-size"):
                     # They stay on a GPU until the part is done: to fetch every batch would make
                     # the loop wait for it.
-                    outputs.append((len(rows), *run(pixels)))
+                    outputs.append(model.outputs(pixels.to(model.device, non_blocking=True)))
                 advance(len(rows))
             one.write(part, _arrays(model, one, part, outputs))
             if part is last[number]:
@@ -384,12 +339,13 @@ def _workers(images: int) -> int:
 
 
 def _arrays(
-    model: VisionModel, one: SetStore, part: range, outputs: Sequence[tuple[int, Any, Any]]
+    model: VisionModel, one: SetStore, part: range, outputs: Sequence[tuple[Any, Any]]
 ) -> dict[str, Any]:
     """Return the logits and features of a part, if all logits are numbers."""
-    columns, asked = one.asked["model_columns"], one.asked
-    logits = np.concatenate([_array(model, n, found, model.classes) for n, found, _ in outputs])
-    logits = logits if columns is None else logits[:, columns]
+    asked = one.asked
+    logits = _joined(model, [found for found, _ in outputs], len(part), model.classes)
+    if asked["model_columns"] is not None:
+        logits = logits[:, asked["model_columns"]]
     for bad in np.flatnonzero(~np.isfinite(logits).all(axis=1))[:1]:
         row = part[bad]
         more = "" if asked["precision"] == "float32" else "; try --precision float32"
@@ -397,17 +353,17 @@ def _arrays(
             f"{one.images.name}: row {row} ({one.images.ids[row]}): its logits are NaN or "
             f"infinite{more}"
         )
-    if not asked["with_features"] or outputs[0][2] is None:
+    if not asked["with_features"] or outputs[0][1] is None:
         return {"logits": logits}
-    features = np.concatenate([_array(model, n, found) for n, _, found in outputs])
-    return {"logits": logits, "features": features}
+    return {"logits": logits, "features": _joined(model, [two for _, two in outputs], len(part))}
 
 
-def _array(model: VisionModel, rows: int, output: Any, width: int | None = None) -> Any:
-    """Return what a model gave for a batch as float32 in memory, if it is of that shape."""
-    if hasattr(output, "detach"):
-        output = output.detach().float().cpu().numpy()
-    found = np.asarray(output, dtype=np.float32)
+def _joined(model: VisionModel, outputs: Sequence[Any], rows: int, width: int | None = None) -> Any:
+    """Return what a model gave for some batches as one float32 array, if it is of that shape."""
+    with model_errors(f"{rows} images", "--batch-size"):
+        tensors = hasattr(outputs[0], "detach")
+        parts = [one.detach().float().cpu() if tensors else one for one in outputs]
+        found = np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
     if found.ndim != 2 or len(found) != rows or width not in (None, found.shape[1]):
         shape = " x ".join(map(str, found.shape))
         wanted = "features" if width is None else f"{width} classes"

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,44 +64,16 @@ _RENAME = {
 }
 
 
-def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[range]:
-    """Return the parts of ``n`` images that a model sees with so many pixels a side: whole batches.
-
-    Examples
-    --------
-    >>> parts_of(1000, 100), len(parts_of(50_000, 64, side=32))
-    ([range(0, 500), range(500, 1000)], 25)
-    """
-    wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
-    rows = max(1, wanted // batch_size) * batch_size
-    return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
-
-
 @dataclass(frozen=True, eq=False)
 class SetStore:
-    """Where the logits of one set go.
+    """Where the logits of one set go."""
 
-    Attributes
-    ----------
-    folder : Path
-        Of the cell.
-    images : LogitSet
-    asked : mapping
-        What the numbers depend on: the model, the images, what is done to them.
-    how : mapping
-        What a number's last bits may depend on: batch size, device, versions of packages.
-    columns : int
-        Of the logits.
-    notes : list of str
-        What happened to its files that the user should know.
-    """
-
-    folder: Path
+    folder: Path  # of the cell
     images: LogitSet
-    asked: Mapping[str, Any]
-    how: Mapping[str, Any]
-    columns: int
-    notes: list[str] = field(default_factory=list)
+    asked: Mapping[str, Any]  # what the numbers depend on: the model, the images, their changes
+    how: Mapping[str, Any]  # what the last bits may depend on: batch size, device, versions
+    columns: int  # of the logits
+    notes: list[str] = field(default_factory=list)  # for the user, on what happened to its files
 
     @property
     def file(self) -> Path:
@@ -110,8 +82,11 @@ class SetStore:
 
     @property
     def parts(self) -> list[range]:
-        """All parts, those that are done and those that are not."""
-        return parts_of(len(self.images), self.how["batch_size"], max(self.asked["input"]["size"]))
+        """The rows of all parts, done or not: whole batches, more where images are small."""
+        n, size, side = len(self.images), self.how["batch_size"], max(self.asked["input"]["size"])
+        wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
+        rows = max(1, wanted // size) * size
+        return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     @cached_property
     def work(self) -> Resumable[range]:
@@ -135,10 +110,7 @@ class SetStore:
         )
 
     def begin(self, *, certain: bool) -> list[range]:
-        """Begin, or go on: return the parts that are missing.
-
-        ``certain`` says that nobody else is at work on the cell.
-        """
+        """Begin, or go on, for certain alone or not: return the parts that are missing."""
         make_folder(self.work.parts)
         self.work.begin({**self.asked, **self.how})
         if certain:
@@ -247,12 +219,6 @@ def write_cell(folder: Path, document: Mapping[str, Any]) -> None:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def sweep_cell(folder: Path, files: Iterable[Path]) -> None:
-    """Remove what a killed process had not finished writing: files, manifest or split."""
-    for path in leftovers([*files, folder / MANIFEST, folder / SPLIT]):
-        path.unlink(missing_ok=True)
-
-
 def require_own(folder: Path) -> None:
     """Raise where a folder holds something, and neither a collection nor a cell begun here."""
     with file_errors(f"cannot use {folder}"):
@@ -260,19 +226,21 @@ def require_own(folder: Path) -> None:
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
-        others = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-        others = [one for one in others if one.name != f"{FILE_NAME}.lock"]
-        begun = any((one / MANIFEST).is_file() or _is_bare(one) for one in others)
+        others = [
+            one
+            for one in sorted(folder.iterdir())
+            if not one.name.startswith(".") and one.name != f"{FILE_NAME}.lock"
+        ]
+        # A kill may leave no more of a cell than a lock and half a manifest.
+        inside = [os.listdir(one) for one in others if one.is_dir()]
+        begun = any(
+            MANIFEST in names or all(name.startswith(".") for name in names) for names in inside
+        )
     if others and not begun:
         raise InputError(
             f"{folder} holds other files ({others[0].name}) and no {FILE_NAME}; name a new "
             "folder, or one that smallcal made"
         )
-
-
-def _is_bare(folder: Path) -> bool:
-    """Whether no more was done in a cell's folder than to lock it."""
-    return folder.is_dir() and all(one.name.startswith(".") for one in folder.iterdir())
 
 
 # --- entries of collection.toml ------------------------------------------------------------------

@@ -115,27 +115,14 @@ class PaperCell:
 
 @dataclass(frozen=True)
 class Paper:
-    """All cells of a file.
-
-    Attributes
-    ----------
-    name : str
-    cells : tuple of PaperCell
-    elsewhere : dict
-        Names of cells that the file names and cannot make, with the reasons.
-    images : dict
-        How many images sets have, as far as the file says.
-    file : Path
-    reference : str
-        The printed numbers to compare with: "paper", a file, or none.
-    """
+    """All cells of a file."""
 
     name: str
     cells: tuple[PaperCell, ...]
-    elsewhere: Mapping[str, str]
-    images: Mapping[str, int]
+    elsewhere: Mapping[str, str]  #: Cells that the file names and cannot make, with the reasons.
+    images: Mapping[str, int]  #: How many images sets have, as far as the file says.
     file: Path
-    reference: str = ""
+    reference: str = ""  #: The printed numbers to compare with: "paper", a file, or none.
 
     def only(self, wanted: Sequence[str]) -> tuple[PaperCell, ...]:
         """Return the cells of these names, or of their first parts; all for none.

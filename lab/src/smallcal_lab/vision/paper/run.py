@@ -1,13 +1,16 @@
-"""Make cells: train what is to be trained, take logits, and keep what is done."""
+"""Plan a file of cells (how much there is to run, for how long), and make its cells."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import timeit
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smallcal.data import shown
-from smallcal.errors import InputError, SmallcalError
+from smallcal.data.shown import one_line
+from smallcal.errors import InputError, SmallcalError, needing
 from smallcal_lab.studies.collection import Collection, load_collection
 from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
 from smallcal_lab.vision.extraction.store import registered
@@ -27,28 +30,252 @@ from smallcal_lab.vision.paper.work import (
     missing_images,
     model_of,
     wanted_images,
+    weights_here,
     work_of,
 )
+from smallcal_lab.vision.training.recipe import Recipe
 from smallcal_lab.vision.training.training import RunFolder, train
+
+if TYPE_CHECKING:
+    from torch import nn
+
+#: What a GPU sustains, in 10**12 operations a second, where none was measured: about an A100 in
+#: mixed precision on networks as these.
+TFLOPS = 30.0
+
+#: Images of a step that is tried: as many as in a batch, or as a processor does in two seconds.
+_MOST, _LEAST, _PATIENCE = 64, 2, 2.0
+#: A step of training is a pass forward and one backward, which is twice as long.
+_STEP = 3
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one image costs: seconds to train on and to take logits of, or why that is not known."""
+
+    train: float = 0.0
+    apply: float = 0.0
+    flops: float = 0.0  # of products of matrices and convolutions, forward
+    device: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be run."""
+
+    paper: Paper
+    places: Places
+    works: tuple[Work, ...]
+    speeds: Mapping[str, Speed]  #: Of each model; empty if nothing was measured.
+    images: Mapping[str, str]  #: What is missing of every set of images.
+    #: Whether the published weights that models begin with are in a cache here; None where that
+    #: cannot be told.
+    weights: Mapping[str, bool | None]
+    trained: frozenset[str]  #: Names of cells that are finished so far,
+    extracted: frozenset[str]  #: and altogether.
+    tflops: float = TFLOPS  #: The assumed speed of a GPU, in 10**12 operations a second.
+
+    def hours(self, works: Iterable[Work]) -> float | None:
+        """Return how long cells take on the device that was measured; None if that is not known."""
+        return self._hours(works, lambda speed: (speed.train, speed.apply))
+
+    def gpu_hours(self, works: Iterable[Work]) -> float | None:
+        """Return how long cells take on a GPU of ``tflops``, by operations that were counted."""
+        rate = 1e12 * self.tflops
+        return self._hours(works, lambda speed: (_STEP * speed.flops / rate, speed.flops / rate))
+
+    def _hours(
+        self, works: Iterable[Work], each: Callable[[Speed], tuple[float, float]]
+    ) -> float | None:
+        """Return hours from the seconds of an image, for the cells that are known."""
+        known = []
+        for work in works:
+            speed = self.speeds.get(work.cell.model)
+            if speed and not speed.reason and work.steps is not None and work.seen is not None:
+                train, apply = each(speed)
+                known.append((work.steps * train + work.seen * apply) / 3600)
+        return sum(known) if known else None
+
+    @property
+    def left(self) -> tuple[Work, ...]:
+        """The cells that are not finished."""
+        return tuple(work for work in self.works if work.cell.name not in self.extracted)
+
+    def groups(self) -> list[tuple[Work, ...]]:
+        """Return cells that differ in their seed alone, together."""
+        found: dict[tuple[str, str], list[Work]] = {}
+        for work in self.works:
+            found.setdefault((work.cell.dataset, work.cell.backbone), []).append(work)
+        return [tuple(group) for group in found.values()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "name": self.paper.name,
+            "cells": [self._cell(work) for work in self.works],
+            "elsewhere": [
+                {"cell": name, "reason": reason} for name, reason in self.paper.elsewhere.items()
+            ],
+            "models": {source: vars(speed) for source, speed in self.speeds.items()},
+            "images": {
+                self.places.images(named): {"there": not missing, "missing": missing}
+                for named, missing in self.images.items()
+            },
+            "weights_here": dict(self.weights),
+            "hours": self.hours(self.works),
+            "gpu_hours": self.gpu_hours(self.works),
+            "hours_left": self.hours(self.left),
+            "gpu_hours_left": self.gpu_hours(self.left),
+            "tflops": self.tflops,
+        }
+
+    def _cell(self, work: Work) -> dict[str, Any]:
+        cell = work.cell
+        return {
+            **{"cell": cell.name, "model": cell.model, "recipe": cell.recipe or None},
+            **{"train_images": work.trained, "epochs": work.epochs},
+            **{"calibration": work.calibration, "test": work.test},
+            "shifts": {kind: list(sizes) for kind, sizes in work.shifts.items()},
+            **{"images_trained_on": work.steps, "images_of_logits": work.seen},
+            **{"hours": self.hours([work]), "gpu_hours": self.gpu_hours([work])},
+            "trained": cell.name in self.trained if cell.recipe else None,
+            "extracted": cell.name in self.extracted,
+            "unprinted": cell.unprinted or None,
+            "commands": [list(words) for words in commands_of(work, self.places)],
+        }
+
+
+def plan_paper(
+    paper: Paper,
+    cells: Sequence[PaperCell],
+    places: Places,
+    *,
+    measured: bool = True,
+    tflops: float = TFLOPS,
+    advance: Callable[[int], object] = lambda models: None,
+) -> Plan:
+    """Estimate what some cells of a file would run, and for how long, from a batch of each model.
+
+    Parameters
+    ----------
+    paper : Paper
+    cells : sequence of PaperCell
+        As :meth:`Paper.only` gives them.
+    places : Places
+    measured : bool
+        Whether a step of training and a batch of each model are tried here.
+    tflops : float
+        The assumed speed of a GPU, in 10**12 operations a second.
+    advance : callable
+        Called for each model that was measured.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from smallcal_lab.vision import load_paper
+    >>> paper = load_paper()
+    >>> plan = plan_paper(paper, paper.cells, Places(Path("nowhere")), measured=False)
+    >>> len(plan.works), len(plan.groups()), plan.hours(plan.works)
+    (72, 30, None)
+    """
+    works = tuple(work_of(cell, paper, places) for cell in cells)
+    there, speeds = entries_in(places), {}
+    for work in works if measured else ():
+        if work.cell.model not in speeds:
+            speeds[work.cell.model] = measure(work.cell.model, work.recipe)
+            advance(1)
+    pretrained = dict.fromkeys(work.cell.model for work in works if work.begins_pretrained)
+    return Plan(
+        paper=paper,
+        places=places,
+        works=works,
+        speeds=speeds,
+        images={
+            named: missing_images(places.images(named), parts)
+            for named, parts in wanted_images(cells).items()
+        },
+        weights={model: weights_here(model) for model in pretrained},
+        trained=frozenset(work.cell.name for work in works if is_trained(work, places)),
+        extracted=frozenset(work.cell.name for work in works if is_extracted(work, places, there)),
+        tflops=tflops,
+    )
+
+
+def measure(source: str, recipe: Recipe | None = None) -> Speed:
+    """Build a model with random weights and try one step of training and one batch."""
+    try:
+        with needing("torch", "vision", "measuring a model", of="smallcal-lab"):
+            import torch
+        options = recipe.model.options if recipe else {}
+        precision = recipe.training.precision if recipe else "float32"
+        gpu, threads = torch.cuda.is_available(), torch.get_num_threads()
+        name = f"CPU, {threads} thread{'s' * (threads != 1)}"
+        # Of as many classes as it likes: the last layer is the smallest part of it all.
+        model = open_model(source, options=options, pretrained=False)
+        if model.module is None:
+            return Speed(reason="it cannot be trained or timed here")
+        module = model.module.to("cuda" if gpu else "cpu")
+        batch = torch.randn(_MOST, 3, *model.input.size, device="cuda" if gpu else "cpu")
+        flops = _flops(module, batch[:1])  # the first call sets things up
+        # Logits are taken in bfloat16 on a GPU.
+        n, first = _MOST, _seconds(module, batch[:_LEAST], train=False, precision="bfloat16")
+        if not gpu:
+            n = min(_MOST, max(_LEAST, int(_PATIENCE / (first * _STEP))))
+        apply = _seconds(module, batch[:n], train=False, precision="bfloat16")
+        train = _seconds(module, batch[:n], train=True, precision=precision)
+    except (SmallcalError, ImportError) as error:
+        return Speed(reason=one_line(error))
+    except RuntimeError as error:  # out of memory, most of all
+        return Speed(reason=f"{type(error).__name__}: {one_line(error)[:120]}")
+    return Speed(train, apply, flops, str(torch.cuda.get_device_name()) if gpu else name)
+
+
+def _seconds(module: nn.Module, batch: Any, *, train: bool, precision: str) -> float:
+    """Return the seconds that an image of a batch takes, the fewest of three trials."""
+    import torch
+
+    labels = torch.zeros(len(batch), dtype=torch.long, device=batch.device)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-6)
+    short = batch.is_cuda and precision in ("bfloat16", "float16")
+
+    def work() -> None:
+        cast = torch.autocast("cuda", getattr(torch, precision)) if short else nullcontext()
+        with torch.inference_mode(not train), cast:
+            loss = torch.nn.functional.cross_entropy(module(batch), labels)
+        if train:
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad()
+        if batch.is_cuda:
+            torch.cuda.synchronize()
+
+    module.train(train)
+    return min(timeit.repeat(work, number=1, repeat=3)) / len(batch)
+
+
+def _flops(module: nn.Module, image: Any) -> float:
+    """Return the floating-point operations of one image, an addition being one."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    module.eval()
+    with torch.no_grad(), counter:
+        module(image)
+    return float(counter.get_total_flops())
+
+
+# --- making cells --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where a run is done.
+    """Where a run is done."""
 
-    Attributes
-    ----------
-    device : str
-        "auto", "cpu", "cuda", "cuda:1", ...
-    workers : int, optional
-        Processes that load images.
-    batch_size : int
-        Images per batch when saving logits.
-    """
-
-    device: str = "auto"
-    workers: int | None = None
-    batch_size: int = 64
+    device: str = "auto"  #: "auto", "cpu", "cuda", "cuda:1", ...
+    workers: int | None = None  #: Processes that load images.
+    batch_size: int = 64  #: Images per batch when saving logits.
 
 
 class Missing(InputError):
@@ -87,7 +314,7 @@ def _complaint(work: Callable[..., object], *given: object, **more: object) -> s
     try:
         work(*given, **more)
     except SmallcalError as error:
-        return shown.one_line(error)
+        return one_line(error)
     return ""
 
 

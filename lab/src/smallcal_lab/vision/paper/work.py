@@ -28,27 +28,13 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 @dataclass(frozen=True)
 class Places:
-    """Where images are and where results go.
+    """Where images are and where results go."""
 
-    Attributes
-    ----------
-    data : Path
-        Folders of images are below it.
-    out : Path
-        Results are below it.
-    """
-
-    data: Path = Path()
-    out: Path = Path("paper")
+    data: Path = Path()  #: Folders of images are below it.
+    out: Path = Path("paper")  #: Results are below it.
 
     def images(self, named: str) -> str:
-        """Return images as ``open_images`` takes them; none for none.
-
-        Examples
-        --------
-        >>> Places(Path("data")).images("cifar100:cifar100:test")
-        'cifar100:data/cifar100:test'
-        """
+        """Return images as ``open_images`` takes them; none for none."""
         kind, _, rest = named.partition(":")
         return named if kind in ("", HUB) else f"{kind}:{self.data / Path(rest).expanduser()}"
 
@@ -106,16 +92,7 @@ class Work:
 
 
 def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
-    """Return what there is to do for a cell.
-
-    Examples
-    --------
-    >>> from smallcal_lab.vision import load_paper
-    >>> paper = load_paper()
-    >>> work = work_of(paper.cells[0], paper, Places(Path("nowhere")))
-    >>> work.trained, work.epochs, work.calibration, work.test, work.shifts
-    (47500, 100, 2500, 10000, {'cifar100-c': (95, 10000)})
-    """
+    """Return what there is to do for a cell."""
 
     def count(named: str) -> int | None:
         """Return how many images a set has: what the file says, else what is there."""
@@ -212,18 +189,7 @@ def _names_of(shift: Shift, places: Places, *, brief: bool = False) -> list[str]
 
 
 def commands_of(work: Work, places: Places) -> list[tuple[str, ...]]:
-    """Return the commands that do what a run of the cell does.
-
-    Examples
-    --------
-    >>> from smallcal_lab.vision import load_paper
-    >>> paper, places = load_paper(), Places(Path("data"), Path("out"))
-    >>> work = work_of(paper.only(["cifar100/deit-s/seed0"])[0], paper, places)
-    >>> for words in commands_of(work, places):
-    ...     print(*words)
-    smallcal train paper-adamw -o out/runs/cifar100__deit-s__s0 ...
-    smallcal logits checkpoint:out/runs/cifar100__deit-s__s0/last.pt cifar100:data/cifar100:test ...
-    """
+    """Return the commands that do what a run of the cell does."""
     cell, images = work.cell, images_of(work.cell, places)
     names = [name for shift in cell.shifts for name in _names_of(shift, places, brief=True)]
     options: list[tuple[str, Any]] = [
@@ -294,13 +260,7 @@ def link_table(shift: Shift, places: Places) -> dict[str, Path]:
 
 
 def missing_images(source: str, parts: Iterable[str] = ()) -> str:
-    """Return what is missing of a set of images, by a look at its folder; nothing if nothing is.
-
-    Examples
-    --------
-    >>> missing_images("cifar100:nowhere:test")
-    'cifar100: the folder nowhere is not there'
-    """
+    """Return what is missing of a set of images, by a look at its folder; nothing if nothing is."""
     kind = source.partition(":")[0]
     if kind == HUB:
         return ""  # to look would be to load it
@@ -327,27 +287,18 @@ def wanted_images(cells: Iterable[PaperCell]) -> dict[str, list[str]]:
 
 
 def weights_here(source: str) -> bool | None:
-    """Return whether a model's weights are in a cache or file here; None if that cannot be told.
-
-    Examples
-    --------
-    >>> weights_here("checkpoint:nowhere.pt"), weights_here("torch:networks:small")
-    (False, None)
-    """
+    """Return whether a model's weights are in a cache or file here; None if that cannot be told."""
     kind, _, rest = source.partition(":")
     name = rest.partition("?")[0]
-    if kind in ("checkpoint", "onnx"):
-        return Path(name).expanduser().is_file()
-    if kind == "hf" and Path(name).expanduser().is_dir():
-        return True
-    if kind not in ("hf", "timm") or (kind == "timm" and "." not in name):
-        return None
-    with suppress(ImportError, ValueError):
-        from huggingface_hub import try_to_load_from_cache
+    if kind in ("checkpoint", "onnx") or (kind == "hf" and Path(name).expanduser().is_dir()):
+        return Path(name).expanduser().exists()
+    if kind == "hf" or (kind == "timm" and "." in name):
+        with suppress(ImportError, ValueError):
+            from huggingface_hub import try_to_load_from_cache
 
-        owner = "timm/" if kind == "timm" and "/" not in name else ""
-        found = (try_to_load_from_cache(f"{owner}{name}", file) for file in _WEIGHTS)
-        return any(isinstance(one, str) for one in found)
+            owner = "timm/" if kind == "timm" and "/" not in name else ""
+            found = (try_to_load_from_cache(f"{owner}{name}", file) for file in _WEIGHTS)
+            return any(isinstance(one, str) for one in found)
     return None
 
 

@@ -7,13 +7,16 @@ A batch is cut up among processes so that the first image of it and the last are
 piece, the second and the last but one, and so on: these are the pairs that timm's Mixup mixes. Each
 process mixes its piece with the same numbers, and together the pieces are the batch that one
 process would have made.
+
+``torchrun`` starts a process for each device and says so in the environment.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,16 +28,17 @@ import numpy as np
 from PIL import Image
 
 from smallcal.data.predictions import IntArray
+from smallcal.data.shown import one_line
 from smallcal.errors import FileError, InputError, SmallcalError, needing
 from smallcal_lab.vision.image_set import ImageSet
 from smallcal_lab.vision.models.model import InputSpec
 from smallcal_lab.vision.models.preprocess import Preprocess
 from smallcal_lab.vision.running import stack
-from smallcal_lab.vision.training.processes import Place
 from smallcal_lab.vision.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
 #: What numbers are drawn for.
 START, ORDER, DROPOUT, IMAGE, MIX = range(5)
@@ -73,6 +77,115 @@ def own_chance() -> Iterator[None]:
 def order_of(n: int, *, seed: int, epoch: int) -> IntArray:
     """Return the order in which an epoch goes through the images."""
     return np.random.default_rng(_seed_of(seed, ORDER, epoch)).permutation(n)
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which process this is: its number of how many, and its number on this machine."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and speaks."""
+        return self.rank == 0
+
+
+def place_of(environment: Mapping[str, str] = os.environ) -> Place:
+    """Return which process this is, by the variables that ``torchrun`` sets."""
+    if "LOCAL_RANK" not in environment:
+        return Place()
+    return Place(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+
+
+def device_named(name: str, place: Place) -> torch.device:
+    """Return a device that is there."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"unknown device {name!r}; write auto, cpu, cuda, cuda:1 or mps") from None
+    if name == "cuda" and place.world > 1:
+        device = torch.device("cuda", place.local)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = one_line(error)[:120]
+        raise InputError(f"the device {str(device)!r} is not available: {why}") from None
+    return device
+
+
+@contextmanager
+def together(place: Place, device: torch.device) -> Iterator[None]:
+    """Join the processes while the block works, unless they are joined already."""
+    import torch
+    from torch import distributed
+
+    if place.world == 1 or distributed.is_initialized():
+        yield
+        return
+    gpu = device.type == "cuda"
+    if gpu:
+        torch.cuda.set_device(device)
+    try:
+        distributed.init_process_group("nccl" if gpu else "gloo")
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def shared(value: Any, place: Place) -> Any:
+    """Return what the first process has; all wait for it."""
+    held = [value]
+    if place.world > 1:
+        from torch import distributed
+
+        distributed.broadcast_object_list(held, src=0)
+    return held[0]
+
+
+def summed(numbers: Tensor, place: Place) -> Tensor:
+    """Return the sum over processes."""
+    if place.world > 1:
+        from torch import distributed
+
+        distributed.all_reduce(numbers)
+    return numbers
+
+
+def even_out(module: nn.Module, place: Place) -> None:
+    """Give every process what the first has beside its weights, such as running means."""
+    if place.world > 1:
+        from torch import distributed
+
+        for buffer in module.buffers():
+            distributed.broadcast(buffer, src=0)
+
+
+def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: bool) -> Any:
+    """Return the module that averages gradients over processes, itself if there is one process."""
+    if place.world == 1:
+        return module
+    from torch import nn
+
+    gpu = device.type == "cuda"
+    norms: Any = nn.SyncBatchNorm
+    chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
+    return nn.parallel.DistributedDataParallel(chosen, device_ids=[device.index] if gpu else None)
+
+
+# --- batches -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -114,13 +227,7 @@ class Batches:
 
 
 def pieces(size: int, place: Place) -> IntArray:
-    """Return the positions in a batch that a process takes: whole pairs of first and last.
-
-    Examples
-    --------
-    >>> [pieces(8, Place(rank, 2)).tolist() for rank in range(2)]
-    [[0, 1, 6, 7], [2, 3, 4, 5]]
-    """
+    """Return the positions in a batch that a process takes: whole pairs of first and last."""
     if place.world == 1:
         return np.arange(size)
     each = size // 2 // place.world

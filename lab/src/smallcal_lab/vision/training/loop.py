@@ -21,10 +21,13 @@ from smallcal_lab.vision.training.batches import (
     Batches,
     Loaded,
     Mixer,
+    Place,
     draw_from,
+    even_out,
+    parallel,
+    summed,
     training_transform,
 )
-from smallcal_lab.vision.training.processes import Place, even_out, parallel, summed
 from smallcal_lab.vision.training.recipe import Loss, Recipe
 
 if TYPE_CHECKING:
@@ -58,13 +61,7 @@ class Epoch(NamedTuple):
     images_per_second: float
 
     def line(self, epochs: int) -> str:
-        """Return what a person is told of it.
-
-        Examples
-        --------
-        >>> Epoch(3, 1e-4, 1.5, 0.7625, 29.58, 1605.3).line(10)
-        'epoch 3 of 10: loss 1.5000, accuracy 76.25 %, rate 0.0001, 29.6 s, 1,605 images/s'
-        """
+        """Return what a person is told of it."""
         right = "" if self.accuracy is None else f", accuracy {PERCENT.value(self.accuracy)}"
         return (
             f"epoch {self.epoch:,} of {epochs:,}: loss {self.loss:.4f}{right}, rate {self.lr:.3g}, "

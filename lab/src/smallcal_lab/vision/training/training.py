@@ -43,9 +43,16 @@ from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
-from smallcal_lab.vision.training.batches import START, draw_from, own_chance
+from smallcal_lab.vision.training.batches import (
+    START,
+    device_named,
+    draw_from,
+    own_chance,
+    place_of,
+    shared,
+    together,
+)
 from smallcal_lab.vision.training.loop import Epoch, Step, Trainer
-from smallcal_lab.vision.training.processes import device_named, place_of, shared, together
 from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
 
 _CHECKPOINT = "checkpoint:"
@@ -53,8 +60,7 @@ _CHECKPOINT = "checkpoint:"
 #: What a checkpoint says beside its weights, the same in every epoch.
 _ABOUT = ("format", "source", "options", "classes", "class_names", "recipe", "seed")
 
-#: What may change while a run is under way: where it is done, not what. That images are the same
-#: is checked by the split.
+#: What may change while a run is under way: where it is done. The split checks the images.
 _FREE = {"training.device": "auto", "training.workers": 0, "data.source": ""}
 
 #: Seconds between two pictures of a run: to draw takes half a second, as some epochs do.
@@ -63,24 +69,13 @@ _DRAWING = 30.0
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A finished run.
-
-    Attributes
-    ----------
-    folder, checkpoint : Path
-    model : str
-        What ``open_model`` opens the trained model by.
-    log : tuple of Epoch
-        What ``log.csv`` holds.
-    resumed : int
-        Epochs that were done before.
-    """
+    """A finished run."""
 
     folder: Path
     checkpoint: Path
-    model: str
-    log: tuple[Epoch, ...]
-    resumed: int
+    model: str  #: What ``open_model`` opens the trained model by.
+    log: tuple[Epoch, ...]  #: What ``log.csv`` holds.
+    resumed: int  #: Epochs that were done before.
 
 
 def train(
@@ -198,22 +193,21 @@ def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
 def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool) -> VisionModel:
     """Open the model as it is at the start, or as the last epoch left it."""
     said, classes = recipe.model, len(images.classes)
-    if resumed and said.source.startswith(_CHECKPOINT):  # that file may be gone
-        model = open_model(checkpoint_of(folder.last, said.source))
-    else:
-        draw_from(recipe.training.seed, START)
-        try:
-            model = open_model(
-                said.source,
-                checkpoint=folder.last if resumed else said.weights or None,
-                classes=classes,
-                options=_options(recipe),
-                pretrained=said.pretrained,
-            )
-        except FileError as error:  # a recipe names weights that cannot be fetched in its own way
-            for words in BY_HAND:
-                error = error.calling(words, "give their file: --set model.weights=FILE")
-            raise error from None
+    if resumed:
+        return open_model(checkpoint_of(folder.last, said.source))
+    draw_from(recipe.training.seed, START)
+    try:
+        model = open_model(
+            said.source,
+            checkpoint=said.weights or None,
+            classes=classes,
+            options=_options(recipe),
+            pretrained=said.pretrained,
+        )
+    except FileError as error:  # a recipe names weights that cannot be fetched in its own way
+        for words in BY_HAND:
+            error = error.calling(words, "give their file: --set model.weights=FILE")
+        raise error from None
     if model.module is None:
         raise InputError(f"{model.source} cannot be trained; name a model of timm, hf or torch")
     if model.classes != classes:
@@ -314,14 +308,15 @@ class RunFolder:
         Where no epoch is done yet, another recipe takes the place of the one that is there.
         """
         with file_errors(f"cannot read {self.folder}"):
-            if self.folder.exists() and not self.folder.is_dir():
-                raise FileError(f"{self.folder} is a file; name a folder for the run")
-            if self.folder.exists() and not self.recipe.exists():
-                left = {self.folder / FILE_NAME, *leftovers(self.files)}
-                if set(self.folder.iterdir()) - left:
-                    raise InputError(f"{self.folder} holds other files; name a new folder")
-            if not self.recipe.exists() or not self.last.exists():
+            if not self.folder.exists():
                 return
+            if not self.folder.is_dir():
+                raise FileError(f"{self.folder} is a file; name a folder for the run")
+            there = set(self.folder.iterdir()) - {self.folder / FILE_NAME, *leftovers(self.files)}
+        if there and self.recipe not in there:
+            raise InputError(f"{self.folder} holds other files; name a new folder")
+        if self.recipe not in there or self.last not in there:
+            return
         if differ := changes_between(_fixed(read_recipe(self.recipe)), _fixed(recipe)):
             raise InputError(
                 f"{self.folder} holds a run of another recipe ({differ}); name another folder"
@@ -344,12 +339,10 @@ class RunFolder:
             try:
                 if split is not None:
                     split.save(self.split)
-            except FileError:
-                if not self.last.exists():
-                    raise
+            except FileError as error:
                 raise FileError(
                     f"{self.split}: the images are not those that the run started with; name "
-                    "another folder for a run on others"
+                    f"another folder for a run on others ({error})"
                 ) from None
             yield
 
@@ -361,10 +354,9 @@ class RunFolder:
             with atomic_path(self.last) as path:
                 torch.save(checkpoint, path)
         except RuntimeError as error:  # so torch says that a disk is full
-            why, kept = one_line(error)[:100], log[-1].epoch - 1
             raise FileError(
-                f"cannot write {self.last}, is the disk full? ({why}); that of epoch {kept:,} is "
-                "kept"
+                f"cannot write {self.last}, is the disk full? ({one_line(error)[:100]}); that of "
+                f"epoch {log[-1].epoch - 1:,} is kept"
             ) from None
         self.show(log)
 
@@ -382,7 +374,7 @@ class RunFolder:
 
 
 def _fixed(recipe: Recipe) -> Any:
-    """Return what must not change, as JSON has it: lists, no tuples."""
+    """Return what must not change of a run, as JSON has it: lists, no tuples."""
     return json.loads(json.dumps(recipe.changed(_FREE).tables()))
 
 
