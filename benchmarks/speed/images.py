@@ -89,13 +89,12 @@ def photographs(n):
 
 def plain(model, sets, workers):
     """Run the model over the sets, and keep what comes out."""
-    starts = [(k, at) for k, one in enumerate(sets) for at in range(0, len(one), BATCH)]
-    batches = [(k, range(at, min(len(sets[k]), at + BATCH))) for k, at in starts]
-    loader = loader_of(Batches(sets, model.preprocess), batches, workers=workers)
     kept = []
     with torch.inference_mode():
-        for pixels in loader:
-            kept.append([output.numpy() for output in model.outputs(pixels)])
+        for one in sets:
+            batches = [range(at, min(len(one), at + BATCH)) for at in range(0, len(one), BATCH)]
+            for pixels in loader_of(Batches(one, model.preprocess), batches, workers=workers):
+                kept.append([output.numpy() for output in model.outputs(pixels)])
     return [np.concatenate(arrays) for arrays in zip(*kept, strict=True)]
 
 

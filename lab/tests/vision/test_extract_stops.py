@@ -163,7 +163,7 @@ def test_killed_at_any_write(photos):
     command = [sys.executable, "-c", KILLED_AT_EVERY_WRITE, NET]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 20
+    assert int(done.stdout) >= 20
 
 
 def _sets():
@@ -211,11 +211,16 @@ def test_a_finished_file_that_is_damaged_is_made_again(photos):
 
 
 def test_other_settings_do_not_go_on_with_parts(photos):
+    good = Path("photos/owl/owl_19.png").read_bytes()
     Path("photos/owl/owl_19.png").write_bytes(b"no image")
     with pytest.raises(sc.FileError, match="owl_19"):
         extract(NET, wanted(), "out", settings=FEW)
-    with pytest.raises(sc.InputError, match="batch_size: 8, now 4"):
-        extract(NET, wanted(), "out", settings=ExtractionSettings(batch_size=4, workers=0))
+    assert len(finished_parts()) == 2
+    Path("photos/owl/owl_19.png").write_bytes(good)
+    settings = ExtractionSettings(batch_size=4, workers=0)
+    done = extract(NET, wanted(), "out", settings=settings)
+    assert done.images_before == 6  # the set that was finished
+    assert not finished_parts()
 
 
 def test_two_at_once_in_one_cell(photos):
@@ -320,7 +325,7 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
         (("--split", "halves", "--corrupt", "fog", "--severity", "6"), "from 1 to 5"),
         (("--split", "halves", "--severity", "3"), "go with --corrupt"),
         (("--split", "halves", "--shift", "folder:none"), "folder none is not there"),
-        (("--split", "halves", "--device", "tpu"), "unknown device 'tpu'"),
+        (("--split", "halves", "--device", "tpu"), "cannot use the device 'tpu'"),
         (("--split", "halves", "--device", "cuda"), "cannot use the device 'cuda'"),
         (("--split", "halves", "--precision", "int8"), "unknown precision 'int8'"),
         (("--split", "halves", "--output", "photos"), "holds other files (cat)"),

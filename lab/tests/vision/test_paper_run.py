@@ -259,7 +259,7 @@ def test_costs_are_those_of_the_images_and_the_batch_that_was_measured(small):
     assert (work.steps, work.seen) == (48, 78)
     assert plan.hours([work]) == pytest.approx((48 * speed.train + 78 * speed.apply) / 3600)
     flops = (3 * 48 + 78) * speed.flops
-    assert plan.gpu_hours([work]) == pytest.approx(flops / 2e12 / 3600)
+    assert plan.hours([work], counted=True) == pytest.approx(flops / 2e12 / 3600)
     # Two convolutions and a layer of three classes, counted by hand for the width that is asked.
     first, second, last = 7 * 7 * 8 * 27, 3 * 3 * 4 * 72, 4 * 3
     assert speed.flops == 2 * (first + second + last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -180,8 +181,7 @@ def _show_cells(found: Plan) -> None:
         if first.cell.dataset != dataset:
             dataset = first.cell.dataset
             rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
-        clean = [n for n in (first.calibration, first.test) if n != 0]
-        sets = ["?" if None in clean else _n(sum(n or 0 for n in clean))]
+        sets = [_n(first.calibration + first.test)]
         sets += [_n(n) if many == 1 else f"{many} x {_n(n)}" for many, n in first.shifts.values()]
         row = [
             first.cell.backbone,
@@ -191,7 +191,7 @@ def _show_cells(found: Plan) -> None:
             " + ".join(sets),
         ]
         if found.speeds:
-            row.append(_hours(found.hours(group) if _on_gpu(found) else found.gpu_hours(group)))
+            row.append(_hours(found.hours(group, counted=not _on_gpu(found))))
         if found.trained | found.extracted:
             trained = len(names & found.trained - found.extracted)
             more = f", {trained} trained" if trained else ""
@@ -219,8 +219,8 @@ def _show_models(found: Plan) -> None:
         terminal.say(f"Not measured: {sources}: {why}", "")
 
 
-def _n(number: int | None) -> str:
-    return "?" if number is None else f"{number:,}"
+def _n(number: float) -> str:
+    return "?" if math.isnan(number) else f"{number:,}"
 
 
 def _hours(number: float | None) -> str:
@@ -248,7 +248,8 @@ def _on_gpu(found: Plan) -> bool:
 def _sums(found: Plan) -> list[str]:
     """Return what is left to do, in all."""
     left = found.left
-    steps, seen = (sum(getattr(work, of) or 0 for work in left) for of in ("steps", "seen"))
+    steps = sum(work.steps for work in left if not math.isnan(work.steps))
+    seen = sum(work.seen for work in left if not math.isnan(work.seen))
     said = [
         f"{terminal.count(len(found.works), 'cell')}, {len(left):,} of them to be done: "
         f"{steps:,} images to train on, all epochs together, and logits of {seen:,}."
@@ -257,7 +258,7 @@ def _sums(found: Plan) -> list[str]:
         said.append(f"{lacking} of {len(found.images)} sets of images are not there.")
     if not found.speeds:
         return [*said, "Nothing was measured."]
-    here, gpu = found.hours(left), found.gpu_hours(left)
+    here, gpu = found.hours(left), found.hours(left, counted=True)
     if here is None:
         return said
     device = next((speed.device for speed in found.speeds.values() if speed.device), "")

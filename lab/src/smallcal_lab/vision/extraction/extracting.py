@@ -7,20 +7,23 @@ stopped: a batch gives the same bytes whenever it is done.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 
 from smallcal._version import __version__
 from smallcal.data.checks import whole_number
 from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, choose, needing
-from smallcal.io import make_folder, require_apart
+from smallcal.io import make_folder, require_apart, write_arrays
 from smallcal.io.atomic import leftovers
 from smallcal.io.lock import alone_in
 from smallcal.io.progress import progress
@@ -40,7 +43,6 @@ from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.running import model_errors, stack
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 #: Processes that load images, where the user does not say and there are this many processors.
@@ -66,8 +68,6 @@ class ExtractionSettings:
     def __post_init__(self) -> None:
         whole_number(self.batch_size, "batch_size", least=1)
         whole_number(self.workers or 0, "workers")
-        if self.device.partition(":")[0] not in DEVICES:
-            raise InputError(f"unknown device {self.device!r}; {choose(self.device, DEVICES)}")
         if self.precision not in PRECISIONS:
             offer = choose(self.precision, PRECISIONS)
             raise InputError(f"unknown precision {self.precision!r}; {offer}")
@@ -125,10 +125,6 @@ def extract(
     told : callable, optional
         Called with a line about each finished set.
 
-    Returns
-    -------
-    Extracted
-
     Raises
     ------
     InputError, FileError
@@ -150,7 +146,7 @@ def extract(
     (('pets__resnet10t__s0',), {'calibration': 4, 'test': 4})
     """
     with needing("torch", "vision", "running image models", of="smallcal-lab"):
-        import torch  # noqa: F401
+        import torch
     root, settings, cell = Path(output), settings or ExtractionSettings(), cell or CellName()
     store.require_own(root)
     for source in (images.test, images.calibration, *images.shifts):
@@ -167,7 +163,10 @@ def extract(
     store.require_free(root, named)
     precision = _placed(found, settings)
     folder = root / store.name_of(named)
-    how = _how(found, settings)
+    versions = {"smallcal": __version__, "torch": torch.__version__}
+    versions |= {"numpy": np.__version__, "pillow": PIL.__version__}
+    kind = torch.device(found.device).type
+    how = {"batch_size": settings.batch_size, "device": kind, "versions": versions}
     # Corrupted sets share their images: each is summed up once.
     sums = {key: some.checksum() for key, some in {id(s.images): s.images for s in sets}.items()}
     stores = []
@@ -193,7 +192,23 @@ def extract(
             own = (folder / store.MANIFEST, folder / store.SPLIT)
             for path in leftovers([*own, *(one.file for one in stores)]):
                 path.unlink(missing_ok=True)
-        before, seconds = _run(found, settings, stores, manifest, told, certain=certain)
+        todo = [one for one in stores if not one.is_finished(manifest["sets"].get(one.images.name))]
+        fresh, began = 0, time.perf_counter()
+        for one in todo:
+            since, missing = time.perf_counter(), one.missing()
+            if missing:  # or it was stopped before the parts were joined
+                _run(found, settings, one, missing)
+            manifest["sets"][one.images.name] = one.finish()
+            store.write_cell(folder, manifest)
+            shutil.rmtree(one.work, ignore_errors=True)
+            fresh += sum(map(len, missing))
+            rate = len(one.images) / (time.perf_counter() - since)
+            told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
+        seconds = time.perf_counter() - began if fresh else 0.0
+        for one in stores:
+            shutil.rmtree(one.work, ignore_errors=True)  # of finished sets, what a kill left
+        with suppress(OSError):  # parts of other sets may be there
+            (folder / store.PARTS).rmdir()
         entries = store.entries_of(manifest, folder.name)
         collection = store.registered(root, entries)
     notes = [note for one in stores for note in one.notes]
@@ -209,7 +224,7 @@ def extract(
         collection=collection,
         sets={one.name: len(one) for one in sets},
         images=sum(map(len, sets)),
-        images_before=before,
+        images_before=sum(map(len, sets)) - fresh,
         seconds=seconds,
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -237,79 +252,45 @@ def _placed(model: VisionModel, settings: ExtractionSettings) -> str:
     return "bfloat16" if short else "float16"
 
 
-def _how(model: VisionModel, settings: ExtractionSettings) -> dict[str, Any]:
-    """Return what the last bits of numbers may depend on."""
-    import PIL
-    import torch
-
-    versions = {"smallcal": __version__, "torch": torch.__version__}
-    versions |= {"numpy": np.__version__, "pillow": PIL.__version__}
-    device = torch.device(model.device).type
-    return {"batch_size": settings.batch_size, "device": device, "versions": versions}
-
-
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Batches by set and rows, as torch's DataLoader takes them."""
+    """Batches of a set by rows, as torch's DataLoader takes them."""
 
-    sets: Sequence[LogitSet]
+    images: LogitSet
     preprocess: Callable[[Any], Any]
 
-    def __getitem__(self, asked: tuple[int, range]) -> Any:
+    def __getitem__(self, rows: range) -> Any:
         """Return a batch as a tensor."""
-        return stack(self.sets[asked[0]], asked[1], self.preprocess)
+        return stack(self.images, rows, self.preprocess)
 
 
 def _run(
-    model: VisionModel,
-    settings: ExtractionSettings,
-    stores: Sequence[SetStore],
-    manifest: dict[str, Any],
-    told: Callable[[str], object],
-    *,
-    certain: bool,
-) -> tuple[int, float]:
-    """Run what is missing, and keep it part by part; return images done before, and seconds."""
+    model: VisionModel, settings: ExtractionSettings, one: SetStore, missing: Sequence[range]
+) -> None:
+    """Run what is missing of a set, and keep it part by part."""
     import torch
 
-    def finish(one: SetStore) -> None:
-        manifest["sets"][one.images.name] = one.finish()
-        store.write_cell(one.folder, manifest)
-        one.clear()
-
-    missing: list[tuple[int, range]] = []
-    for number, one in enumerate(stores):
-        if one.is_finished(manifest["sets"].get(one.images.name)):
-            one.clear()  # of what a kill left
-        elif parts := one.begin(certain=certain):
-            missing += [(number, part) for part in parts]
-        else:  # it was stopped before the parts were joined
-            finish(one)
-    todo = sum(len(part) for _, part in missing)
-    before = sum(len(one.images) for one in stores) - todo
-    if not todo:
-        return before, 0.0
-    batches = [(number, rows) for number, part in missing for rows in _batches(part, settings)]
+    size, todo, precision = settings.batch_size, sum(map(len, missing)), one.asked["precision"]
+    batches = [
+        [range(start, min(part.stop, start + size)) for start in part[::size]] for part in missing
+    ]
     loader = loader_of(
-        Batches([one.images for one in stores], model.preprocess),
-        batches,
+        Batches(one.images, model.preprocess),
+        list(chain(*batches)),
         workers=_workers(todo) if settings.workers is None else settings.workers,
         pin=model.device.startswith("cuda"),
     )
-    last = dict(missing)  # the last part of each set
-    precision = stores[0].asked["precision"]
     dtype = torch.float16 if precision == "float16" else torch.bfloat16
-    began = since = time.perf_counter()
     with (
-        progress("Logits", todo, unit="images") as advance,
+        progress(f"Logits: {one.images.name}", todo, unit="images") as advance,
         loading(loader) as stream,
         nullcontext() if model.module is None else evaluating(model.module),
         torch.inference_mode(),
         torch.autocast(torch.device(model.device).type, dtype, enabled=precision != "float32"),
     ):
-        for number, part in missing:
-            one, outputs = stores[number], []
-            for rows in _batches(part, settings):
+        for part, inside in zip(missing, batches, strict=True):
+            outputs = []
+            for rows in inside:
                 pixels = next(stream)
                 what = f"rows {rows.start} to {rows.stop - 1} of {one.images.name}"
                 with model_errors(what, "--batch-size"):
@@ -317,19 +298,7 @@ def _run(
                     # the loop wait for it.
                     outputs.append(model.outputs(pixels.to(model.device, non_blocking=True)))
                 advance(len(rows))
-            one.write(part, _arrays(model, one, part, outputs))
-            if part is last[number]:
-                finish(one)
-                now = time.perf_counter()
-                rate = len(one.images) / max(now - since, 1e-9)
-                told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
-                since = now
-    return before, time.perf_counter() - began
-
-
-def _batches(part: range, settings: ExtractionSettings) -> list[range]:
-    size = settings.batch_size
-    return [range(start, min(part.stop, start + size)) for start in part[::size]]
+            write_arrays(one.part(part), _arrays(model, one, part, outputs))
 
 
 def _workers(images: int) -> int:

@@ -7,7 +7,7 @@
     DIR/CELL/split.json                  which images calibrate
     DIR/CELL/calibration.npz, test.npz   logits, features, labels, ids, class names
     DIR/CELL/shift/fog-3.npz
-    DIR/CELL/parts/SET/0000000.npz ...   what is finished of a set that is not
+    DIR/CELL/parts/SET/...               what is finished of a set that is not
 
 A part is written whole or not at all, and has a checksum for each array. So a run that is stopped
 in any way goes on from there.
@@ -15,14 +15,13 @@ in any way goes on from there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, InputError, file_errors
-from smallcal.io import make_folder, write_arrays
+from smallcal.io import make_folder
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
 from smallcal.io.layout import AS_IT_IS
@@ -39,7 +38,7 @@ from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
 from smallcal.io.readers import READERS, explained
-from smallcal.io.resumable import MAX_BYTES, Resumable, changes
+from smallcal.io.resumable import MAX_BYTES, changes
 from smallcal_lab.studies.collection import (
     FILE_NAME,
     Collection,
@@ -88,46 +87,30 @@ class SetStore:
         rows = max(1, wanted // size) * size
         return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 
-    @cached_property
-    def work(self) -> Resumable[range]:
+    @property
+    def work(self) -> Path:
         """The folder of its parts."""
-        work = self.folder / PARTS / self.images.name.replace("/", "-")
-        return Resumable(
-            folder=work,
-            parts=work,
-            manifest=work / MANIFEST,
-            part=lambda part: work / f"{part.start:07d}.npz",
-            flaw=self._flaw,
-            others=(),
-            what=str(self.file),
-            instead="another folder with --output",
-            other=lambda changed: (
-                f"{work} holds parts of another extraction (changed: {changed}); delete {work}, "
-                "or name another folder or cell"
-            ),
-            unknown=f"{work} does not hold parts of an extraction; name another output",
-            notes=self.notes,
-        )
+        return self.folder / PARTS / self.images.name.replace("/", "-")
 
-    def begin(self, *, certain: bool) -> list[range]:
-        """Begin, or go on, for certain alone or not: return the parts that are missing."""
-        make_folder(self.work.parts)
-        self.work.begin({**self.asked, **self.how})
-        if certain:
-            self.work.sweep(self.parts)
-        return self.work.missing(self.parts)
+    def part(self, rows: range) -> Path:
+        """Return the file of a part, which no other extraction would take for its own."""
+        about = {**self.asked, **self.how, "versions": self.how["versions"]["smallcal"]}
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return self.work / f"{digest[:16]}-{rows.start:07d}.npz"
 
-    def write(self, part: range, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write a part, whole or not at all."""
-        write_arrays(self.work.part(part), arrays)
-
-    def _flaw(self, part: range, file: Path) -> str:
-        try:
-            found = _read(file)
-        except FileError:
-            return "is damaged"
-        right = "logits" in found and found["logits"].shape == (len(part), self.columns)
-        return "" if right else "has the wrong shape"
+    def missing(self) -> list[range]:
+        """Return the parts that are not done; damaged ones are noted."""
+        make_folder(self.work)
+        found = []
+        for rows in self.parts:
+            file, shape = self.part(rows), None
+            with suppress(FileError):
+                shape = _read(file)["logits"].shape if file.exists() else None
+            if shape != (len(rows), self.columns):
+                found.append(rows)
+                if file.exists():
+                    self.notes.append(f"{file} is damaged; it will be computed again")
+        return found
 
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
@@ -145,7 +128,7 @@ class SetStore:
     def finish(self) -> dict[str, Any]:
         """Join the parts into the file; return what the manifest says of it."""
         one, images = self.images, self.images.images
-        files = [self.work.part(part) for part in self.parts]
+        files = [self.part(rows) for rows in self.parts]
         widths = {name: array.shape[1] for name, array in _read(files[0]).items()}
         arrays = {"labels": images.labels, "ids": np.array(images.ids)}
         with suppress(InputError):  # names that repeat, say, would make the file unreadable
@@ -173,12 +156,6 @@ class SetStore:
             "features": widths.get("features", 0),
             **(shift if one.kind else {}),
         }
-
-    def clear(self) -> None:
-        """Remove the parts, after the manifest knows the file."""
-        shutil.rmtree(self.work.folder, ignore_errors=True)
-        with suppress(OSError):  # others may be unfinished
-            (self.folder / PARTS).rmdir()
 
 
 def _read(file: Path) -> dict[str, NDArray[Any]]:
@@ -226,11 +203,8 @@ def require_own(folder: Path) -> None:
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
-        others = [
-            one
-            for one in sorted(folder.iterdir())
-            if not one.name.startswith(".") and one.name != f"{FILE_NAME}.lock"
-        ]
+        names = set(os.listdir(folder)) - {f"{FILE_NAME}.lock"}
+        others = [folder / name for name in sorted(names) if not name.startswith(".")]
         # A kill may leave no more of a cell than a lock and half a manifest.
         inside = [os.listdir(one) for one in others if one.is_dir()]
         begun = any(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import timeit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from smallcal.data import shown
@@ -76,25 +78,18 @@ class Plan:
     extracted: frozenset[str]  #: and altogether.
     tflops: float = TFLOPS  #: The assumed speed of a GPU, in 10**12 operations a second.
 
-    def hours(self, works: Iterable[Work]) -> float | None:
-        """Return how long cells take on the device that was measured; None if that is not known."""
-        return self._hours(works, lambda speed: (speed.train, speed.apply))
+    def hours(self, works: Iterable[Work], *, counted: bool = False) -> float | None:
+        """Return how long cells take on the device that was measured, as far as that is known.
 
-    def gpu_hours(self, works: Iterable[Work]) -> float | None:
-        """Return how long cells take on a GPU of ``tflops``, by operations that were counted."""
-        rate = 1e12 * self.tflops
-        return self._hours(works, lambda speed: (_STEP * speed.flops / rate, speed.flops / rate))
-
-    def _hours(
-        self, works: Iterable[Work], each: Callable[[Speed], tuple[float, float]]
-    ) -> float | None:
-        """Return hours from the seconds of an image, for the cells that are known."""
-        known = []
+        ``counted`` is for a GPU of ``tflops``, by the operations that were counted.
+        """
+        rate, known = 1e12 * self.tflops, []
         for work in works:
             speed = self.speeds.get(work.cell.model)
-            if speed and not speed.reason and work.steps is not None and work.seen is not None:
-                train, apply = each(speed)
-                known.append((work.steps * train + work.seen * apply) / 3600)
+            if speed and not speed.reason and not math.isnan(work.steps + work.seen):
+                each = (_STEP * speed.flops, speed.flops) if counted else (speed.train, speed.apply)
+                seconds = (work.steps * each[0] + work.seen * each[1]) / (rate if counted else 1)
+                known.append(seconds / 3600)
         return sum(known) if known else None
 
     @property
@@ -104,10 +99,8 @@ class Plan:
 
     def groups(self) -> list[tuple[Work, ...]]:
         """Return cells that differ in their seed alone, together."""
-        found: dict[tuple[str, str], list[Work]] = {}
-        for work in self.works:
-            found.setdefault((work.cell.dataset, work.cell.backbone), []).append(work)
-        return [tuple(group) for group in found.values()]
+        named = groupby(self.works, lambda work: (work.cell.dataset, work.cell.backbone))
+        return [tuple(group) for _, group in named]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -124,9 +117,9 @@ class Plan:
             },
             "weights_here": dict(self.weights),
             "hours": self.hours(self.works),
-            "gpu_hours": self.gpu_hours(self.works),
+            "gpu_hours": self.hours(self.works, counted=True),
             "hours_left": self.hours(self.left),
-            "gpu_hours_left": self.gpu_hours(self.left),
+            "gpu_hours_left": self.hours(self.left, counted=True),
             "tflops": self.tflops,
         }
 
@@ -138,7 +131,8 @@ class Plan:
             **{"calibration": work.calibration, "test": work.test},
             "shifts": {kind: list(sizes) for kind, sizes in work.shifts.items()},
             **{"images_trained_on": work.steps, "images_of_logits": work.seen},
-            **{"hours": self.hours([work]), "gpu_hours": self.gpu_hours([work])},
+            "hours": self.hours([work]),
+            "gpu_hours": self.hours([work], counted=True),
             "trained": cell.name in self.trained if cell.recipe else None,
             "extracted": cell.name in self.extracted,
             "unprinted": cell.unprinted or None,
@@ -207,6 +201,7 @@ def measure(source: str, recipe: Recipe | None = None) -> Speed:
     try:
         with needing("torch", "vision", "measuring a model", of="smallcal-lab"):
             import torch
+            from torch.utils.flop_counter import FlopCounterMode
         options = recipe.model.options if recipe else {}
         precision = recipe.training.precision if recipe else "float32"
         gpu, threads = torch.cuda.is_available(), torch.get_num_threads()
@@ -217,7 +212,8 @@ def measure(source: str, recipe: Recipe | None = None) -> Speed:
             return Speed(reason="it cannot be trained or timed here")
         module = model.module.to("cuda" if gpu else "cpu")
         batch = torch.randn(_MOST, 3, *model.input.size, device="cuda" if gpu else "cpu")
-        flops = _flops(module, batch[:1])  # the first call sets things up
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            module.eval()(batch[:1])  # the first call also sets things up
         # Logits are taken in bfloat16 on a GPU.
         n, first = _MOST, _seconds(module, batch[:_LEAST], train=False, precision="bfloat16")
         if not gpu:
@@ -228,6 +224,7 @@ def measure(source: str, recipe: Recipe | None = None) -> Speed:
         return Speed(reason=one_line(error))
     except RuntimeError as error:  # out of memory, most of all
         return Speed(reason=f"{type(error).__name__}: {one_line(error)[:120]}")
+    flops = float(counter.get_total_flops())
     return Speed(train, apply, flops, str(torch.cuda.get_device_name()) if gpu else name)
 
 
@@ -252,18 +249,6 @@ def _seconds(module: nn.Module, batch: Any, *, train: bool, precision: str) -> f
 
     module.train(train)
     return min(timeit.repeat(work, number=1, repeat=3)) / len(batch)
-
-
-def _flops(module: nn.Module, image: Any) -> float:
-    """Return the floating-point operations of one image, an addition being one."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    counter = FlopCounterMode(display=False)
-    module.eval()
-    with torch.no_grad(), counter:
-        module(image)
-    return float(counter.get_total_flops())
 
 
 # --- making cells --------------------------------------------------------------------------------

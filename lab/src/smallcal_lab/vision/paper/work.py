@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -55,15 +56,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Work:
-    """How much there is to do for a cell; numbers of images are None where they are not known."""
+    """How much there is to do for a cell; numbers of images that are not known are NaN."""
 
     cell: PaperCell
     recipe: Recipe | None  # as the cell changes it
-    trained: int | None  # images of an epoch; 0 where nothing is trained
-    calibration: int | None  # images that logits are taken of; with a split that is drawn later
-    test: int | None  # all of them are in ``test``
-    #: Sets by kind: how many there are, and images of each.
-    shifts: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    trained: float  # images of an epoch; 0 where nothing is trained
+    calibration: float  # images that logits are taken of; with a split that is drawn later
+    test: float  # all of them are in ``test``
+    shifts: Mapping[str, tuple[int, float]]  # by kind: how many sets there are, images of each
 
     @property
     def epochs(self) -> int:
@@ -71,19 +71,15 @@ class Work:
         return self.recipe.training.epochs if self.recipe else 0
 
     @property
-    def steps(self) -> int | None:
+    def steps(self) -> float:
         """Images that training sees, all epochs together."""
-        return None if self.trained is None else self.trained * self.epochs
+        return self.trained * self.epochs
 
     @property
-    def seen(self) -> int | None:
+    def seen(self) -> float:
         """Images that logits are taken of."""
-        found = 0
-        for many, n in ((1, self.calibration), (1, self.test), *self.shifts.values()):
-            if n is None:
-                return None
-            found += many * n
-        return found
+        shifted = sum(many * n for many, n in self.shifts.values())
+        return self.calibration + self.test + shifted
 
     @property
     def begins_pretrained(self) -> bool:
@@ -94,24 +90,22 @@ class Work:
 def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
     """Return what there is to do for a cell."""
 
-    def count(named: str) -> int | None:
+    def count(named: str) -> float:
         """Return how many images a set has: what the file says, else what is there."""
-        if named in paper.images:
-            return paper.images[named]
-        with suppress(SmallcalError):
+        known = {"": 0, **paper.images}
+        if named in known:
+            return known[named]
+        try:
             return len(open_images(places.images(named)))
-        return None
+        except SmallcalError:
+            return math.nan
 
-    trained = count(cell.train) if cell.train else 0
-    calibration = count(cell.calibration) if cell.calibration else 0
-    if cell.splits_training and trained is None:
-        calibration = None
-    elif cell.splits_training and trained is not None:
+    trained, calibration, test = count(cell.train), count(cell.calibration), count(cell.test)
+    if cell.splits_training:
         shares = [float(share.rstrip("%")) / 100 for share in cell.split.split("+")]
-        calibration = round(shares[0] * trained)
-        trained = round((trained - calibration) * (shares[1] if len(shares) > 1 else 1))
-    test = count(cell.test)
-    shifts: dict[str, tuple[int, int | None]] = {}
+        calibration = _whole(shares[0] * trained)
+        trained = _whole((trained - calibration) * (shares[1] if len(shares) > 1 else 1))
+    shifts: dict[str, tuple[int, float]] = {}
     for shift in cell.shifts:
         named = shift.data
         if shift.parts and named not in paper.images:
@@ -119,9 +113,12 @@ def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
         shifts[shift.kind] = (len(shift.parts) or 1, shift.images or count(named))
     if cell.corrupt:
         # Those of a test set that a rule makes smaller are as many less; nobody plans by that.
-        made = test if test is None else min(test, cell.corrupt_images or test)
-        shifts["corrupted here"] = (len(cell.corrupt), made)
+        shifts["corrupted here"] = len(cell.corrupt), min(test, cell.corrupt_images or test)
     return Work(cell, _recipe_of(cell, paper), trained, calibration, test, shifts)
+
+
+def _whole(number: float) -> float:
+    return number if math.isnan(number) else round(number)
 
 
 def _recipe_of(cell: PaperCell, paper: Paper) -> Recipe | None:
