@@ -387,7 +387,6 @@ def test_odd_settings_are_refused_before_anything_is_opened():
         lambda: Corruptions(("mist",)),
         lambda: Corruptions(("fog",), (0,)),
         lambda: Corruptions(("fog",), seed=-1),
-        lambda: CellImages("folder:photos", shifts="folder:other"),
         lambda: CellImages("folder:photos", limit=-1),
         lambda: ExtractionSettings(batch_size=0),
         lambda: ExtractionSettings(workers=-1),

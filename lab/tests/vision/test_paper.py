@@ -62,7 +62,11 @@ def planned_collection(folder, paper):
         if not (folder / file).exists():
             logits = np.random.default_rng(0).normal(size=(size, 3))
             np.savez(folder / file, logits=logits, labels=np.arange(size) % 3, features=logits)
-        shifts = [ShiftSet(kind, severity, file) for kind, severity in cell.corrupt]
+        shifts = (
+            [ShiftSet(kind, severity, file) for kind, severity in cell.corrupt.parts]
+            if cell.corrupt
+            else []
+        )
         for shift in cell.shifts:
             parts = shift.parts or ((shift.kind, 0),)
             shifts += [ShiftSet(kind, severity, file) for kind, severity in parts]
@@ -179,16 +183,22 @@ test = "folder:d:test"
         (('"b"', '"b"\nseeds = 0'), "seeds must be their number, or a list of numbers; got 0"),
         (('"b"', '"b"\nseeds = [1, 1]'), "seeds must differ"),
         (('"b"', '"b"\nseeds = "all"'), "seeds must be of type int | list; got 'all'"),
-        (('"b"', '"b"\ncorrupt = {kinds = ["fogg"]}'), "unknown corruption 'fogg'; did you mean"),
-        (('"b"', '"b"\ncorrupt = {severities = [6]}'), "one severity from 1 to 5"),
-        (('"b"', '"b"\ncorrupt = {kinds = "most"}'), "kinds must be all, standard or a list"),
+        (
+            ('"b"', '"b"\ncorrupt = {kinds = ["fogg"]}'),
+            "there is no corruption 'fogg': did you mean",
+        ),
+        (
+            ('"b"', '"b"\ncorrupt = {severities = [6]}'),
+            "severity must be a whole number from 1 to 5; got 6",
+        ),
+        (('"b"', '"b"\ncorrupt = {kinds = "most"}'), "there is no corruption 'most'"),
         (('"b"', '"b"\nshifts = [{date = "folder:e"}]'), "shift 1: lacks data"),
         (('"b"', '"b"\nshifts = [{data = "folder:e", kinds = "all"}]'), "no corruptions to choose"),
         (('"b"', '"b"\ncorrupt_images = 9'), "corrupt (which images) is missing"),
         (("[[cell]]", "[[cells]]\na = 1\n[[cell]]"), "does not know cells"),
         (
             ("[[cell]]", '[images]\n"folder:d" = "many"\n[[cell]]'),
-            "must be a whole number; got 'many'",
+            "folder:d must be a whole number of at least 1; got 'many'",
         ),
         (("[[cell]]", CELL + "[[cell]]"), "d/b/seed0 occurs more than once"),
         (('"5%"', '"5%'), "cannot be read as a file of cells"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -117,7 +117,11 @@ def logits(
     terminal.note(*done.notes)
     rate = (done.images - done.images_before) / done.seconds if done.seconds else None
     if as_json:
-        about = {"output": output, "cells": list(done.cells), "sets": dict(done.sets)}
+        about: dict[str, Any] = {
+            "output": output,
+            "cells": list(done.cells),
+            "sets": dict(done.sets),
+        }
         about |= {"images": done.images, "images_before": done.images_before}
         terminal.show_json({**about, "seconds": done.seconds, "images_per_second": rate})
         return

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from smallcal.data.shown import one_line
-from smallcal.errors import InputError, SmallcalError
+from smallcal.errors import InputError, SmallcalError, needing
 from smallcal_lab.vision.loading import of_worker
 
-if TYPE_CHECKING:
-    from torch import Tensor
+with needing("torch", "vision", "running image models", of="smallcal-lab"):
+    import torch
 
+if TYPE_CHECKING:
     from smallcal_lab.vision.extraction.cell_images import LogitSet
     from smallcal_lab.vision.image_set import ImageSet
 
@@ -24,10 +25,8 @@ def stack(
     rows: Iterable[int],
     preprocess: Callable[[Image.Image], Any],
     before: Callable[[int], object] = lambda row: None,
-) -> Tensor | SmallcalError:
+) -> torch.Tensor | SmallcalError:
     """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
-    import torch
-
     seen: list[Any] = []
     for row in rows:
         before(row)
@@ -39,8 +38,7 @@ def stack(
             if not isinstance(error, SmallcalError):
                 error = InputError(one_line(f"{type(error).__name__}: {error}"))
             return error.about(f"{images.name}: row {row} ({images.ids[row]})")
-    batch: Tensor = torch.stack(seen)
-    return batch
+    return torch.stack(seen)
 
 
 @contextmanager

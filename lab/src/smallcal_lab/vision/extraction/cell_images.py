@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,11 @@ class Corruptions:
         whole_number(self.seed, "seed")
         whole_number(self.images, "images")
 
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Every kind with every severity."""
+        return tuple(product(self.kinds, self.severities))
+
 
 @dataclass(frozen=True)
 class CellImages:
@@ -96,9 +102,6 @@ class CellImages:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        given: object = self.shifts
-        if isinstance(given, str):
-            raise InputError(f"shifts must be a list of strings; got {given!r}")
         whole_number(self.limit, "limit")
 
 
@@ -134,12 +137,14 @@ def open_sets(wanted: CellImages) -> tuple[tuple[LogitSet, ...], ImageSplit | No
     """Open a cell's calibration, test and shifted images; return the split that made the first."""
     test, calibration, split = _divided(wanted)
     test = _some(test, wanted.limit)
-    sets = [
-        LogitSet("calibration", _some(calibration, wanted.limit)),
-        LogitSet("test", test),
-        *(_natural(source, test, wanted) for source in _expanded(wanted.shifts)),
-        *_corrupted(test, wanted.corruptions),
-    ]
+    sets = [LogitSet("calibration", _some(calibration, wanted.limit)), LogitSet("test", test)]
+    sets += [_natural(source, test, wanted) for source in _expanded(wanted.shifts)]
+    if made := wanted.corruptions:
+        images = _some(test, made.images)
+        paired = len(images) == len(test)
+        for kind, severity in made.parts:
+            how = (kind, severity, made.seed)
+            sets.append(LogitSet(_name(kind, severity), images, kind, severity, paired, how))
     names = [one.name for one in sets]
     for one in sets:
         if not len(one):
@@ -151,33 +156,25 @@ def open_sets(wanted: CellImages) -> tuple[tuple[LogitSet, ...], ImageSplit | No
 
 def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]:
     """Return test and calibration images, and how they were divided."""
-    wrong = {
-        "--split takes calibration images from the test images, --calibration from another set: "
-        "give only one of them": wanted.split and wanted.calibration,
-        "these are test images, and there are none to calibrate on: add --split halves (or "
-        "first-5, or FILE.json) to divide them, or --calibration with other images": (
-            not wanted.split and not wanted.calibration
-        ),
-        "--calibration-split divides the images of --calibration: name those too": (
-            wanted.calibration_split and not wanted.calibration
-        ),
-    }
-    for words, holds in wrong.items():
-        if holds:
-            raise InputError.with_options(words)
-    images = _opened(wanted.test)
-    if wanted.split:
-        split = _split(images, wanted.split, wanted.split_seed)
+    if bool(wanted.split) == bool(wanted.calibration):
+        raise InputError.with_options(
+            "these are test images: to calibrate, either divide them with --split halves (or "
+            "first-5, or FILE.json) or name others with --calibration: give only one of them"
+        )
+    if wanted.calibration_split and not wanted.calibration:
+        raise InputError.with_options(
+            "--calibration-split divides the images of --calibration: name those too"
+        )
+    images, split = _split(wanted.test, wanted.split, wanted.split_seed)
+    if split is not None:
         if TEST not in split.parts:
             raise InputError.with_options(
                 f"the split {split.rule} leaves no images to test on, only to train on: it is "
                 "meant for --calibration-split"
             )
         return split.take(images, TEST), split.take(images, CALIBRATION), split
-    others, split_of = _opened(wanted.calibration), None
-    if wanted.calibration_split:
-        split_of = _split(others, wanted.calibration_split, wanted.split_seed)
-        others = split_of.take(others, CALIBRATION)
+    others, split = _split(wanted.calibration, wanted.calibration_split, wanted.split_seed)
+    others = others if split is None else split.take(others, CALIBRATION)
     others = _for_columns(others, images)
     _require_same_classes(images, others)
     if others.name == images.name and set(others.ids) & set(images.ids):
@@ -185,17 +182,15 @@ def _divided(wanted: CellImages) -> tuple[ImageSet, ImageSet, ImageSplit | None]
             f"{images.name} would be used both to calibrate and to test: name other images with "
             "--calibration, or divide these with --split"
         )
-    return images, others, split_of
+    return images, others, split
 
 
-def _opened(source: str | ImageSet) -> ImageSet:
-    return source if isinstance(source, ImageSet) else open_images(source)
-
-
-def _split(images: ImageSet, how: str, seed: int) -> ImageSplit:
-    """Return a split by its rule, or the one in a file."""
-    is_file = how.lower().endswith(".json")
-    return read_split(how, images) if is_file else split_images(images, how, seed=seed)
+def _split(source: str | ImageSet, how: str, seed: int) -> tuple[ImageSet, ImageSplit | None]:
+    """Open images and their split: by a rule, in a file, or none."""
+    images = source if isinstance(source, ImageSet) else open_images(source)
+    if not how.lower().endswith(".json"):
+        return images, split_images(images, how, seed=seed) if how else None
+    return images, read_split(how, images)
 
 
 def _some(images: ImageSet, limit: int) -> ImageSet:
@@ -244,17 +239,6 @@ def _twins(test: ImageSet, images: ImageSet) -> list[int] | None:
         return None
     rows = [place[name] for name in test.ids]
     return rows if np.array_equal(images.labels[rows], test.labels) else None
-
-
-def _corrupted(test: ImageSet, wanted: Corruptions | None) -> Iterator[LogitSet]:
-    if wanted is None:
-        return
-    images = _some(test, wanted.images)
-    paired = len(images) == len(test)
-    for kind in wanted.kinds:
-        for severity in wanted.severities:
-            how = (kind, severity, wanted.seed)
-            yield LogitSet(_name(kind, severity), images, kind, severity, paired, how)
 
 
 def _name(kind: str, severity: int) -> str:

@@ -43,6 +43,9 @@ from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.running import model_errors, stack
 
+with needing("torch", "vision", "running image models", of="smallcal-lab"):
+    import torch
+
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 #: Processes that load images, where the user does not say and there are this many processors.
@@ -145,8 +148,6 @@ def extract(
     >>> done.cells, dict(done.sets)
     (('pets__resnet10t__s0',), {'calibration': 4, 'test': 4})
     """
-    with needing("torch", "vision", "running image models", of="smallcal-lab"):
-        import torch
     root, settings, cell = Path(output), settings or ExtractionSettings(), cell or CellName()
     store.require_own(root)
     for source in (images.test, images.calibration, *images.shifts):
@@ -194,19 +195,19 @@ def extract(
                 path.unlink(missing_ok=True)
         todo = [one for one in stores if not one.is_finished(manifest["sets"].get(one.images.name))]
         fresh, began = 0, time.perf_counter()
-        for one in todo:
-            since, missing = time.perf_counter(), one.missing()
+        for kept in todo:
+            since, missing = time.perf_counter(), kept.missing()
             if missing:  # or it was stopped before the parts were joined
-                _run(found, settings, one, missing)
-            manifest["sets"][one.images.name] = one.finish()
+                _run(found, settings, kept, missing)
+            manifest["sets"][kept.images.name] = kept.finish()
             store.write_cell(folder, manifest)
-            shutil.rmtree(one.work, ignore_errors=True)
+            shutil.rmtree(kept.work, ignore_errors=True)
             fresh += sum(map(len, missing))
-            rate = len(one.images) / (time.perf_counter() - since)
-            told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
+            rate = len(kept.images) / (time.perf_counter() - since)
+            told(f"{kept.images.name}: {len(kept.images):,} images ({rate:,.0f} images/s)")
         seconds = time.perf_counter() - began if fresh else 0.0
-        for one in stores:
-            shutil.rmtree(one.work, ignore_errors=True)  # of finished sets, what a kill left
+        for kept in stores:
+            shutil.rmtree(kept.work, ignore_errors=True)  # of finished sets, what a kill left
         with suppress(OSError):  # parts of other sets may be there
             (folder / store.PARTS).rmdir()
         entries = store.entries_of(manifest, folder.name)
@@ -232,8 +233,6 @@ def extract(
 
 def _placed(model: VisionModel, settings: ExtractionSettings) -> str:
     """Move a model to where it shall run, and return its precision."""
-    import torch
-
     precision, device = settings.precision, settings.device
     if model.module is None and precision not in ("auto", "float32"):
         raise InputError.with_options(
@@ -268,8 +267,6 @@ def _run(
     model: VisionModel, settings: ExtractionSettings, one: SetStore, missing: Sequence[range]
 ) -> None:
     """Run what is missing of a set, and keep it part by part."""
-    import torch
-
     size, todo, precision = settings.batch_size, sum(map(len, missing)), one.asked["precision"]
     batches = [
         [range(start, min(part.stop, start + size)) for start in part[::size]] for part in missing

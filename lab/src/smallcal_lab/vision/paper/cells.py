@@ -19,17 +19,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from types import UnionType
 from typing import Any
 
+from smallcal.data.checks import whole_number
 from smallcal.errors import FileError, InputError, choose
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
-from smallcal_lab.studies.collection import require_in_range, require_keys
+from smallcal_lab.studies.collection import require_keys
 from smallcal_lab.toml import read_toml
+from smallcal_lab.vision.extraction.cell_images import Corruptions
 from smallcal_lab.vision.images import HUB, KINDS
 from smallcal_lab.vision.splits import known_rule
 
@@ -44,16 +48,15 @@ _ALL = STANDARD + EXTRA
 #: Kinds of images that have corruptions as parts, with those that the paper takes.
 CORRUPTED = {"cifar10-c": _ALL, "cifar100-c": _ALL, "imagenet-c": STANDARD}
 
-#: Corruptions with their severities.
-Parts = tuple[tuple[str, int], ...]
-
 
 @dataclass(frozen=True)
 class Shift:
     """Shifted test images."""
 
     data: str  # ``KIND:FOLDER`` or ``KIND:FOLDER:PART``
-    parts: Parts = ()  # where ``data`` names all of them
+    parts: tuple[
+        tuple[str, int], ...
+    ] = ()  # corruptions with severities, where ``data`` names all of them
     classes: str = ""  # images whose classes are the only ones taken; empty for all
     images: int = 0  # how many there are, where the file says
 
@@ -79,8 +82,7 @@ class PaperCell:
     split: str = ""  # of the training images if it leaves some to train on, else of the test images
     shifts: tuple[Shift, ...] = ()
     whole_shifts: bool = False  # whether shifted sets keep the twins of calibration images
-    corrupt: Parts = ()  # corruptions of the test images that are made
-    corrupt_images: int = 0  # of how many; 0 for all
+    corrupt: Corruptions | None = None  # of the test images, that are made
     draw: tuple[str, ...] = ()  # how a study draws from the calibration split
     test_is: str = ""  # what shifted set the test images are, if they are one
     unprinted: str = ""  # why no printed number is of this model
@@ -177,29 +179,33 @@ def load_paper(file: str | os.PathLike[str] | None = None) -> Paper:
     path = PAPER if file is None else Path(file)
     document = read_toml(path, "a file of cells")
     require_keys(document, {"cell": list}, _WHOLE, where=str(path))
-    cells = [
-        cell
-        for number, entry in enumerate(document["cell"], 1)
-        for cell in _cells_of(entry, where=f"{path}, cell {number}")
-    ]
-    others = [
-        one
-        for number, entry in enumerate(document.get("elsewhere", []), 1)
-        for one in _elsewhere_of(entry, where=f"{path}, elsewhere {number}")
-    ]
-    names = [cell.name for cell in cells] + [name for name, _ in others]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise FileError(f"{path}: {', '.join(twice)} occurs more than once")
     images = document.get("images", {})
-    for data, many in images.items():
-        _require_images(data, where=f"{path}, images")
-        if type(many) is not int or many < 1:
-            raise FileError(f"{path}, images: {data} must be a whole number; got {many!r}")
-    reference = document.get("reference", "")
+    cells: list[PaperCell] = []
+    elsewhere: list[tuple[str, str]] = []
+    for number, entry in enumerate(document["cell"], 1):
+        cells += _cells_of(entry, f"{path}, cell {number}")
+    for number, entry in enumerate(document.get("elsewhere", []), 1):
+        elsewhere += _elsewhere_of(entry, f"{path}, elsewhere {number}")
+    names = [cell.name for cell in cells] + [name for name, _ in elsewhere]
+    with _told_of(str(path)):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"{', '.join(twice)} occurs more than once")
+        for data, many in images.items():
+            _require_images(data)
+            whole_number(many, data, least=1)
+    name, reference = document.get("name", path.stem), document.get("reference", "")
     if reference and reference != THE_PAPER:
         reference = str(path.parent / reference)
-    name = document.get("name", path.stem)
-    return Paper(name, tuple(cells), dict(others), images, path, reference)
+    return Paper(name, tuple(cells), dict(elsewhere), images, path, reference)
+
+
+@contextmanager
+def _told_of(where: str) -> Iterator[None]:
+    """Say in which entry of which file something is wrong."""
+    try:
+        yield
+    except InputError as error:
+        raise FileError(f"{where}: {error}") from None
 
 
 _WHOLE = {"name": str, "reference": str, "images": dict, "elsewhere": list}
@@ -213,107 +219,88 @@ _CORRUPT: dict[str, type | UnionType] = {"kinds": str | list, "severities": list
 _SHIFT_TOO: dict[str, type | UnionType] = {**_CORRUPT, "classes": str, "images": int}
 
 
-def _cells_of(entry: Any, *, where: str) -> list[PaperCell]:
+def _cells_of(entry: Any, where: str) -> list[PaperCell]:
     """Return the cells of one entry, one for each of its seeds."""
     require_keys(entry, _CELL, _CELL_TOO, where=where)
     where += f" ({entry['dataset']} {entry['backbone']})"
-    _require_sense(entry, where=where)
     given = dict(entry)
-    seeds, draw = _seeds_of(given.pop("seeds", 1), where=where), entry.get("draw", ())
+    draw, made = entry.get("draw", ()), given.pop("corrupt_images", 0)
     given["draw"] = (draw,) if isinstance(draw, str) else tuple(draw)
-    given["shifts"] = tuple(
-        _shift_of(one, where=f"{where}, shift {n}")
-        for n, one in enumerate(entry.get("shifts", []), 1)
-    )
-    if "corrupt" in entry:
-        require_keys(entry["corrupt"], {}, _CORRUPT, where=f"{where}, corrupt")
-        given["corrupt"] = _parts_of(entry["corrupt"], _ALL, where=f"{where}, corrupt")
-    cell = PaperCell(seed=0, **given)
-    for data in cell.images:
-        _require_images(data, where=where)
+    shifts = enumerate(entry.get("shifts", []), 1)
+    given["shifts"] = tuple(_shift_of(one, f"{where}, shift {n}") for n, one in shifts)
+    with _told_of(where):
+        _require_sense(entry)
+        seeds = _seeds_of(given.pop("seeds", 1))
+        if "corrupt" in entry:
+            require_keys(entry["corrupt"], {}, _CORRUPT, where=f"{where}, corrupt")
+            given["corrupt"] = replace(_corruptions(entry["corrupt"], _ALL), images=made)
+        cell = PaperCell(seed=0, **given)
+        for data in cell.images:
+            _require_images(data)
     return [replace(cell, seed=seed) for seed in seeds]
 
 
-def _require_sense(entry: Mapping[str, Any], *, where: str) -> None:
+def _require_sense(entry: Mapping[str, Any]) -> None:
     """Raise where keys of a cell do not go together."""
     for name in ("dataset", "backbone"):
         if not entry[name] or set(entry[name]) & set("/\\*?[]\0\n"):
-            raise FileError(f"{where}: {name} {entry[name]!r} cannot be part of a file's name")
-    split, recipe = entry.get("split", ""), "recipe" in entry
-    try:
-        known_rule(split or "halves")
-    except InputError as error:
-        raise FileError(f"{where}: {error}") from None
-    wrong = {
-        "give both recipe (how to train) and train (on what), or neither": (
-            recipe != ("train" in entry)
-        ),
-        "corrupt_images says how many, but corrupt (which images) is missing": (
-            "corrupt_images" in entry and "corrupt" not in entry
-        ),
-        "overrides change a recipe, and there is none": "overrides" in entry and not recipe,
-        "give exactly one of split and calibration: what to calibrate on": (
-            bool(split) == ("calibration" in entry)
-        ),
-        f"the split {split} divides training images; give recipe and train too": (
-            "%" in split and not recipe
-        ),
-    }
-    for words, holds in wrong.items():
-        if holds:
-            raise FileError(f"{where}: {words}")
+            raise InputError(f"{name} {entry[name]!r} cannot be part of a file's name")
+    split = known_rule(entry.get("split") or "halves")
+    recipe = "recipe" in entry
+    if recipe != ("train" in entry):
+        raise InputError("give both recipe (how to train) and train (on what), or neither")
+    if "corrupt_images" in entry and "corrupt" not in entry:
+        raise InputError("corrupt_images says how many, but corrupt (which images) is missing")
+    if "overrides" in entry and not recipe:
+        raise InputError("overrides change a recipe, and there is none")
+    if ("split" in entry) == ("calibration" in entry):
+        raise InputError("give exactly one of split and calibration: what to calibrate on")
+    if "%" in split and not recipe:
+        raise InputError(f"the split {split} divides training images; give recipe and train too")
 
 
-def _seeds_of(given: Any, *, where: str) -> list[int]:
+def _seeds_of(given: Any) -> list[int]:
     seeds = list(range(given)) if isinstance(given, int) and given <= 1000 else given
-    if not isinstance(seeds, list) or not seeds or not all(type(one) is int for one in seeds):
-        raise FileError(f"{where}: seeds must be their number, or a list of numbers; got {given!r}")
-    if len(set(seeds)) < len(seeds):
-        raise FileError(f"{where}: seeds must differ; got {given!r}")
-    return [require_in_range(seed, "seeds", where=where) for seed in seeds]
+    if not isinstance(seeds, list) or not seeds:
+        raise InputError(f"seeds must be their number, or a list of numbers; got {given!r}")
+    if any(seeds.count(seed) > 1 for seed in seeds):
+        raise InputError(f"seeds must differ; got {given!r}")
+    return [whole_number(seed, "a seed", most=2**32 - 1) for seed in seeds]
 
 
-def _shift_of(entry: Any, *, where: str) -> Shift:
+def _shift_of(entry: Any, where: str) -> Shift:
     entry = {"data": entry} if isinstance(entry, str) else entry
     require_keys(entry, {"data": str}, _SHIFT_TOO, where=where)
     shift = Shift(entry["data"], classes=entry.get("classes", ""), images=entry.get("images", 0))
     # A folder may have colons in its name, and a part is one corruption at one severity.
     kind, _, severity = shift.data.rpartition(":")[2].rpartition("-")
-    if shift.kind in CORRUPTED and not (kind in _ALL and severity.isdigit()):
-        return replace(shift, parts=_parts_of(entry, CORRUPTED[shift.kind], where=where))
-    if {"kinds", "severities"} & set(entry):
-        raise FileError(f"{where}: {shift.data} has no corruptions to choose from")
+    with _told_of(where):
+        if shift.kind in CORRUPTED and not (kind in _ALL and severity.isdigit()):
+            return replace(shift, parts=_corruptions(entry, CORRUPTED[shift.kind]).parts)
+        if {"kinds", "severities"} & set(entry):
+            raise InputError(f"{shift.data} has no corruptions to choose from")
     return shift
 
 
-def _parts_of(entry: Mapping[str, Any], usual: tuple[str, ...], *, where: str) -> Parts:
-    """Return corruptions with severities: the usual ones, or those that an entry names."""
+def _corruptions(entry: Mapping[str, Any], usual: tuple[str, ...]) -> Corruptions:
+    """Return the usual corruptions, or those that an entry names."""
     kinds = entry.get("kinds", usual)
     if isinstance(kinds, str):
-        named = {"all": _ALL, "standard": STANDARD}
-        if kinds not in named:
-            raise FileError(f"{where}: kinds must be all, standard or a list; got {kinds!r}")
-        kinds = named[kinds]
-    for kind in kinds:
-        if kind not in _ALL:
-            raise FileError(f"{where}: unknown corruption {kind!r}; {choose(kind, _ALL)}")
-    severities = entry.get("severities", SEVERITIES)
-    if not kinds or not severities or not set(severities) <= set(SEVERITIES):
-        raise FileError(f"{where}: name at least one kind and one severity from 1 to 5")
-    return tuple((kind, severity) for kind in kinds for severity in severities)
+        kinds = {"all": _ALL, "standard": STANDARD}.get(kinds, (kinds,))
+    return Corruptions(tuple(kinds), tuple(entry.get("severities", SEVERITIES)))
 
 
-def _elsewhere_of(entry: Any, *, where: str) -> list[tuple[str, str]]:
+def _elsewhere_of(entry: Any, where: str) -> list[tuple[str, str]]:
     needed = {"dataset": str, "backbones": list, "reason": str}
     require_keys(entry, needed, {"seeds": int | list}, where=where)
-    seeds = _seeds_of(entry.get("seeds", 1), where=where)
-    names = [(backbone, seed) for backbone in entry["backbones"] for seed in seeds]
-    return [(f"{entry['dataset']}/{name}/seed{seed}", entry["reason"]) for name, seed in names]
+    with _told_of(where):
+        named = product(entry["backbones"], _seeds_of(entry.get("seeds", 1)))
+    return [(f"{entry['dataset']}/{name}/seed{seed}", entry["reason"]) for name, seed in named]
 
 
-def _require_images(data: str, *, where: str) -> None:
+def _require_images(data: str) -> None:
     kind, _, rest = data.partition(":")
     if kind not in (*KINDS, HUB):
-        raise FileError(f"{where}: unknown kind of images {kind!r}; {choose(kind, (*KINDS, HUB))}")
+        raise InputError(f"unknown kind of images {kind!r}; {choose(kind, (*KINDS, HUB))}")
     if not rest:
-        raise FileError(f"{where}: {data!r} does not say where the images are: {kind}:FOLDER")
+        raise InputError(f"{data!r} does not say where the images are: {kind}:FOLDER")

@@ -14,7 +14,6 @@ from smallcal.data import shown
 from smallcal.data.shown import one_line
 from smallcal.errors import InputError, SmallcalError, needing
 from smallcal_lab.studies.collection import Collection, load_collection
-from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
 from smallcal_lab.vision.extraction.store import registered
 from smallcal_lab.vision.images import open_images
 from smallcal_lab.vision.models.opening import open_model
@@ -36,7 +35,6 @@ from smallcal_lab.vision.paper.work import (
     work_of,
 )
 from smallcal_lab.vision.training.recipe import Recipe
-from smallcal_lab.vision.training.training import RunFolder, train
 
 if TYPE_CHECKING:
     from torch import nn
@@ -359,6 +357,8 @@ def run_paper(
 def _train(
     work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
 ) -> None:
+    from smallcal_lab.vision.training.training import RunFolder, train  # it imports torch
+
     assert work.recipe is not None
     own: dict[str, Any] = {"data.source": places.images(work.cell.train)}
     if settings.device != "auto":
@@ -377,6 +377,8 @@ def _train(
 def _extract(
     work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
 ) -> None:
+    from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
+
     cell = work.cell
     for shift in cell.shifts:
         if shift.classes:

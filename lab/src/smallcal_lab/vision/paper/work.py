@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from smallcal.errors import FileError, InputError, SmallcalError, file_errors
 from smallcal_lab.corruption_names import EXTRA, SEVERITIES, STANDARD
 from smallcal_lab.studies.collection import FILE_NAME, Cell, load_collection
 from smallcal_lab.toml import toml_value
-from smallcal_lab.vision.extraction.cell_images import CellImages, Corruptions
+from smallcal_lab.vision.extraction.cell_images import CellImages
 from smallcal_lab.vision.image_set import Files
 from smallcal_lab.vision.imagenet import all_wnids
 from smallcal_lab.vision.images import HUB, image_parts, image_place, open_images
@@ -113,7 +113,7 @@ def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
         shifts[shift.kind] = (len(shift.parts) or 1, shift.images or count(named))
     if cell.corrupt:
         # Those of a test set that a rule makes smaller are as many less; nobody plans by that.
-        shifts["corrupted here"] = len(cell.corrupt), min(test, cell.corrupt_images or test)
+        shifts["corrupted here"] = len(cell.corrupt.parts), min(test, cell.corrupt.images or test)
     return Work(cell, _recipe_of(cell, paper), trained, calibration, test, shifts)
 
 
@@ -160,10 +160,6 @@ def model_of(work: Work, places: Places) -> str:
 
 def images_of(cell: PaperCell, places: Places) -> CellImages:
     """Return the images whose logits are taken."""
-    made = None
-    if cell.corrupt:
-        kinds, severities = (tuple(dict.fromkeys(each)) for each in zip(*cell.corrupt, strict=True))
-        made = Corruptions(kinds, severities, seed=cell.seed, images=cell.corrupt_images)
     of_training = cell.splits_training
     return CellImages(
         places.images(cell.test),
@@ -172,7 +168,7 @@ def images_of(cell: PaperCell, places: Places) -> CellImages:
         calibration_split=str(places.run(cell) / "split.json") if of_training else "",
         split_seed=cell.split_seed,
         shifts=tuple(name for shift in cell.shifts for name in _names_of(shift, places)),
-        corruptions=made,
+        corruptions=cell.corrupt and replace(cell.corrupt, seed=cell.seed),
         whole_shifts=cell.whole_shifts,
     )
 
@@ -222,12 +218,7 @@ def make_links(shift: Shift, places: Places) -> Path:
     folder = places.links(shift)
     with file_errors(f"cannot make links in {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = link_table(shift, places)
-        for old in set(os.listdir(folder)) - set(wanted):
-            raise FileError(
-                f"{folder / old} is not a link to a class of {shift.data}; move it away"
-            )
-        for name, target in wanted.items():
+        for name, target in link_table(shift, places).items():
             link = folder / name
             if link.is_symlink() and Path(os.readlink(link)) != target:
                 link.unlink()
@@ -319,7 +310,8 @@ def is_extracted(work: Work, places: Places, there: Mapping[str, Cell]) -> bool:
     entry = there.get(work.cell.key)
     if entry is None:
         return False
-    wanted = {*work.cell.corrupt, *(part for shift in work.cell.shifts for part in shift.parts)}
+    wanted = {part for shift in work.cell.shifts for part in shift.parts}
+    wanted |= set(work.cell.corrupt.parts) if work.cell.corrupt else set()
     found = {(shift.kind, shift.severity) for shift in entry.shifts}
     others = sum(not shift.parts for shift in work.cell.shifts)
     if not wanted <= found or len(found) < len(wanted) + others:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -36,9 +36,9 @@ from smallcal_lab.vision.models.preprocess import Preprocess
 from smallcal_lab.vision.running import stack
 from smallcal_lab.vision.training.recipe import Recipe
 
-if TYPE_CHECKING:
+with needing("torch", "vision", "training", of="smallcal-lab"):
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor, distributed, nn
 
 #: What numbers are drawn for.
 START, ORDER, DROPOUT, IMAGE, MIX = range(5)
@@ -52,8 +52,6 @@ def _seed_of(*key: int) -> int:
 
 def draw_from(*key: int) -> None:
     """Let all generators begin anew, as the key says: Python's, NumPy's and torch's on the CPU."""
-    import torch
-
     seed = _seed_of(*key)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - timm and torchvision draw from this one
@@ -63,8 +61,6 @@ def draw_from(*key: int) -> None:
 @contextmanager
 def own_chance() -> Iterator[None]:
     """Leave all generators as they were, whatever the block draws."""
-    import torch
-
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=[]):
@@ -95,6 +91,34 @@ class Place:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
+    def shared(self, value: Any) -> Any:
+        """Return what the first process has; all wait for it."""
+        held = [value]
+        if self.world > 1:
+            distributed.broadcast_object_list(held, src=0)
+        return held[0]
+
+    def summed(self, numbers: Tensor) -> Tensor:
+        """Return the sum over processes."""
+        if self.world > 1:
+            distributed.all_reduce(numbers)
+        return numbers
+
+    def even_out(self, module: nn.Module) -> None:
+        """Give every process what the first has beside its weights, such as running means."""
+        for buffer in module.buffers() if self.world > 1 else ():
+            distributed.broadcast(buffer, src=0)
+
+    def parallel(self, module: nn.Module, device: torch.device, *, sync: bool) -> Any:
+        """Return the module that averages gradients over processes, itself if there is one."""
+        if self.world == 1:
+            return module
+        gpu = device.type == "cuda"
+        norms: Any = nn.SyncBatchNorm
+        chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
+        own = [device.index] if gpu else None
+        return nn.parallel.DistributedDataParallel(chosen, device_ids=own)
+
 
 def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     """Return which process this is, by the variables that ``torchrun`` sets."""
@@ -105,8 +129,6 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
 
 def device_named(name: str, place: Place) -> torch.device:
     """Return a device that is there."""
-    import torch
-
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -126,9 +148,6 @@ def device_named(name: str, place: Place) -> torch.device:
 @contextmanager
 def together(place: Place, device: torch.device) -> Iterator[None]:
     """Join the processes while the block works, unless they are joined already."""
-    import torch
-    from torch import distributed
-
     if place.world == 1 or distributed.is_initialized():
         yield
         return
@@ -143,46 +162,6 @@ def together(place: Place, device: torch.device) -> Iterator[None]:
         yield
     finally:
         distributed.destroy_process_group()
-
-
-def shared(value: Any, place: Place) -> Any:
-    """Return what the first process has; all wait for it."""
-    held = [value]
-    if place.world > 1:
-        from torch import distributed
-
-        distributed.broadcast_object_list(held, src=0)
-    return held[0]
-
-
-def summed(numbers: Tensor, place: Place) -> Tensor:
-    """Return the sum over processes."""
-    if place.world > 1:
-        from torch import distributed
-
-        distributed.all_reduce(numbers)
-    return numbers
-
-
-def even_out(module: nn.Module, place: Place) -> None:
-    """Give every process what the first has beside its weights, such as running means."""
-    if place.world > 1:
-        from torch import distributed
-
-        for buffer in module.buffers():
-            distributed.broadcast(buffer, src=0)
-
-
-def parallel(module: nn.Module, place: Place, device: torch.device, *, sync: bool) -> Any:
-    """Return the module that averages gradients over processes, itself if there is one process."""
-    if place.world == 1:
-        return module
-    from torch import nn
-
-    gpu = device.type == "cuda"
-    norms: Any = nn.SyncBatchNorm
-    chosen = norms.convert_sync_batchnorm(module) if sync and gpu else module
-    return nn.parallel.DistributedDataParallel(chosen, device_ids=[device.index] if gpu else None)
 
 
 # --- batches -------------------------------------------------------------------------------------
@@ -245,8 +224,6 @@ class Loaded:
 
     def __getitem__(self, asked: tuple[int, IntArray]) -> Any:
         """Return a batch and its labels; what is wrong with an image is returned."""
-        import torch
-
         (epoch, rows), seed = asked, self.seed
         if seed is None:
             seen = stack(self.images, rows.tolist(), self.transform)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smallcal.deploy.adapters.torch_batches import evaluating, logits_of
-from smallcal.errors import InputError
+from smallcal.errors import InputError, needing
 from smallcal.metrics.units import PERCENT
 from smallcal_lab.vision.image_set import ImageSet
 from smallcal_lab.vision.loading import loader_of, loading
@@ -23,17 +23,14 @@ from smallcal_lab.vision.training.batches import (
     Mixer,
     Place,
     draw_from,
-    even_out,
-    parallel,
-    summed,
     training_transform,
 )
 from smallcal_lab.vision.training.recipe import Loss, Recipe
 
-if TYPE_CHECKING:
+with needing("torch", "vision", "training", of="smallcal-lab"):
     import torch
     from torch import Tensor, nn
-    from torch.optim import Optimizer
+    from torch.nn import functional
 
 #: Losses are looked at so many steps at once: to look makes a GPU wait.
 _LOOK = 50
@@ -85,8 +82,6 @@ class Trainer:
         device: torch.device,
         place: Place,
     ) -> None:
-        import torch
-
         said = recipe.training
         if said.precision == "float16" and device.type != "cuda":
             raise InputError(
@@ -104,7 +99,7 @@ class Trainer:
         self.schedule = schedule_of(recipe, self.optimizer)
         self.scaler: Any = torch.amp.GradScaler(device.type, enabled=said.precision == "float16")
         self.loss = loss_of(recipe.loss)
-        self.parallel = parallel(self.module, place, device, sync=said.sync_batch_norm)
+        self.parallel = place.parallel(self.module, device, sync=said.sync_batch_norm)
         self.log: list[Epoch] = []
 
     def state(self) -> dict[str, Any]:
@@ -125,7 +120,7 @@ class Trainer:
         losses = self._train(len(self.log), on_step)
         seconds = time.perf_counter() - start
         self.schedule.step()
-        even_out(self.module, self.place)
+        self.place.even_out(self.module)
         row = Epoch(
             epoch=len(self.log) + 1,
             lr=rate,
@@ -139,8 +134,6 @@ class Trainer:
 
     def _train(self, epoch: int, on_step: Callable[[Step], object]) -> list[float]:
         """Return the losses of an epoch's steps."""
-        import torch
-
         said, gpu = self.recipe.training, self.device.type == "cuda"
         self.module.train()
         draw_from(said.seed, DROPOUT, epoch, self.place.rank)
@@ -157,7 +150,7 @@ class Trainer:
                     pending.append(self._learn(*self.mixer(images, labels, epoch=epoch, step=step)))
                 if len(pending) < _LOOK and step + 1 < self.batches.steps:
                     continue
-                total = summed(torch.stack(pending).float(), self.place)
+                total = self.place.summed(torch.stack(pending).float())
                 for loss in (total / self.place.world).tolist():
                     found.append(loss)
                     if not math.isfinite(loss):
@@ -172,8 +165,6 @@ class Trainer:
 
     def _learn(self, images: Tensor, labels: Tensor) -> Tensor:
         """Take one step, and return the loss before it."""
-        import torch
-
         said = self.recipe.training
         with torch.autocast(
             self.device.type,
@@ -193,8 +184,6 @@ class Trainer:
 
     def _accuracy(self) -> float | None:
         """Return the share of the images to calibrate on that are told right; only to be seen."""
-        import torch
-
         if self.check is None:
             return None
         n, size = len(self.check.images), self.batches.size // self.place.world
@@ -206,20 +195,18 @@ class Trainer:
             for images, labels in batches:
                 logits = logits_of(self.module(images.to(self.device)))
                 right += (logits.argmax(1) == labels.to(self.device)).sum()
-        return int(summed(right, self.place)) / n
+        return int(self.place.summed(right)) / n
 
 
 # --- optimiser, learning rates and loss ----------------------------------------------------------
 
 
-def optimizer_of(recipe: Recipe, module: nn.Module) -> Optimizer:
+def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     """Return torch's AdamW or SGD over the weights that are trained.
 
     As in timm, vectors (biases and norms) are not decayed, nor what the model itself names in
     ``no_weight_decay``, such as the embeddings of places.
     """
-    from torch import optim
-
     said = recipe.optimizer
     asked: Any = getattr(module, "no_weight_decay", set)
     spared = asked()
@@ -236,8 +223,10 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> Optimizer:
         {"params": decayed, "weight_decay": said.weight_decay},
     ]
     if said.name == "adamw":
-        return optim.AdamW(groups, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps)
-    return optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
+        return torch.optim.AdamW(
+            groups, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps
+        )
+    return torch.optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
 
 
 def rate_of(recipe: Recipe, epoch: int) -> float:
@@ -256,11 +245,11 @@ def rate_of(recipe: Recipe, epoch: int) -> float:
     return said.final_lr + 0.5 * (lr - said.final_lr) * (1 + math.cos(math.pi * share))
 
 
-def schedule_of(recipe: Recipe, optimizer: Optimizer) -> Any:
+def schedule_of(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Any:
     """Return the scheduler that sets the rate of each epoch."""
-    from torch.optim.lr_scheduler import LambdaLR
-
-    return LambdaLR(optimizer, lambda epoch: rate_of(recipe, epoch) / recipe.optimizer.lr)
+    return torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda epoch: rate_of(recipe, epoch) / recipe.optimizer.lr
+    )
 
 
 def loss_of(said: Loss) -> Callable[[Tensor, Tensor], Tensor]:
@@ -269,8 +258,6 @@ def loss_of(said: Loss) -> Callable[[Tensor, Tensor], Tensor]:
     The cross-entropy is torch's, smoothed; the Brier score, the sum of squared differences of
     probabilities over classes, has the same smoothed shares to aim at.
     """
-    import torch
-    from torch.nn import functional
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         found = functional.cross_entropy(logits, labels, label_smoothing=said.label_smoothing)

@@ -27,8 +27,14 @@ from typing import Any
 import numpy as np
 
 from smallcal.data.shown import one_line
-from smallcal.deploy.adapters.torch_batches import require_torch
-from smallcal.errors import FileError, InputError, MissingExtraError, SmallcalError, file_errors
+from smallcal.errors import (
+    FileError,
+    InputError,
+    MissingExtraError,
+    SmallcalError,
+    file_errors,
+    needing,
+)
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.paths import require_apart
@@ -49,16 +55,15 @@ from smallcal_lab.vision.training.batches import (
     draw_from,
     own_chance,
     place_of,
-    shared,
     together,
 )
 from smallcal_lab.vision.training.loop import Epoch, Step, Trainer
 from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
 
-_CHECKPOINT = "checkpoint:"
+with needing("torch", "vision", "training", of="smallcal-lab"):
+    import torch
 
-#: What a checkpoint says beside its weights, the same in every epoch.
-_ABOUT = ("format", "source", "options", "classes", "class_names", "recipe", "seed")
+_CHECKPOINT = "checkpoint:"
 
 #: What may change while a run is under way: where it is done. The split checks the images.
 _FREE = {"training.device": "auto", "training.workers": 0, "data.source": ""}
@@ -131,7 +136,6 @@ def train(
     >>> [row.epoch for row in done.log], done.checkpoint.name
     ([1, 2], 'last.pt')
     """
-    require_torch()
     asked = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     asked = asked.changed(changes or {})
     place = place_of()
@@ -147,9 +151,9 @@ def train(
                 stack.enter_context(folder.claimed(asked, split))
         except SmallcalError as error:
             problem = error
-        if (problem := shared(problem, place)) is not None:  # it ends all processes
+        if (problem := place.shared(problem)) is not None:  # it ends all processes
             raise problem
-        resumed = shared(folder.last.exists(), place)
+        resumed = place.shared(folder.last.exists())
         model = _model(asked, folder, images, resumed=resumed)
         model.to(str(device))
         to_learn = images if split is None else split.take(images, TRAIN)
@@ -228,16 +232,17 @@ def _options(recipe: Recipe) -> dict[str, Any]:
 
 
 def _resume(trainer: Trainer, folder: RunFolder) -> dict[str, Any]:
-    """Go on from the last checkpoint; return what it says beside its weights."""
+    """Go on from the last checkpoint; return what it says beside what the trainer knows."""
     about = read_weights(folder.last).about
     try:
         trainer.resume(about)
-        return {name: about[name] for name in _ABOUT}
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(
             f"{folder.last} cannot be resumed ({type(error).__name__}: {error}); remove it to "
             "start again"
         ) from None
+    known = trainer.state()
+    return {name: value for name, value in about.items() if name not in known}
 
 
 def _about(recipe: Recipe, images: ImageSet) -> dict[str, Any]:
@@ -348,8 +353,6 @@ class RunFolder:
 
     def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
         """Write the checkpoint, then the log."""
-        import torch
-
         try:
             with atomic_path(self.last) as path:
                 torch.save(checkpoint, path)
@@ -366,37 +369,34 @@ class RunFolder:
             csv.writer(file, lineterminator="\n").writerows([Epoch._fields, *log])
 
     def draw(self, log: Sequence[Epoch]) -> None:
-        """Write the log as a picture, where matplotlib is installed."""
-        with suppress(MissingExtraError):
-            figure = _drawn(log).figure
-            with atomic_path(self.picture) as path:
-                figure.savefig(path, format="png", dpi=120)
+        """Draw losses, the share of errors if known and, above, rates; if matplotlib is there."""
+        try:
+            ax = axes_or_new(None)
+        except MissingExtraError:
+            return
+        epochs = [row.epoch for row in log]
+        dress(ax, xlabel="epoch", ylabel="loss, or share of errors")
+        series = {"training loss": [row.loss for row in log]}
+        if log[0].accuracy is not None:
+            wrong = [1 - (row.accuracy or 0) for row in log]
+            series["share of errors on the calibration images"] = wrong
+        for number, (name, values) in enumerate(series.items()):
+            style = look(number)
+            ax.plot(epochs, values, **style.stroke)
+            ax.plot(epochs, values, **style.mark, linestyle="none", markersize=4)
+            name_series(ax, name, style)
+        ax.set_ylim(bottom=0)
+        ax.locator_params(axis="x", integer=True)
+        legend(ax)
+        strip = strip_over(ax, ylabel="rate")
+        strip.plot(epochs, [row.lr for row in log], **look(2).stroke)
+        strip.set_ylim(bottom=0)
+        caption(strip, f"{len(log):,} epochs")
+        figure: Any = ax.figure
+        with atomic_path(self.picture) as path:
+            figure.savefig(path, format="png", dpi=120)
 
 
 def _fixed(recipe: Recipe) -> Any:
     """Return what must not change of a run, as JSON has it: lists, no tuples."""
     return json.loads(json.dumps(recipe.changed(_FREE).tables()))
-
-
-def _drawn(log: Sequence[Epoch]) -> Any:
-    """Draw the loss of each epoch, the share of errors if known, and the learning rate above."""
-    ax = axes_or_new(None)
-    epochs = [row.epoch for row in log]
-    dress(ax, xlabel="epoch", ylabel="loss, or share of errors")
-    series = {"training loss": [row.loss for row in log]}
-    if log[0].accuracy is not None:
-        wrong = [1 - (row.accuracy or 0) for row in log]
-        series["share of errors on the calibration images"] = wrong
-    for number, (name, values) in enumerate(series.items()):
-        style = look(number)
-        ax.plot(epochs, values, **style.stroke)
-        ax.plot(epochs, values, **style.mark, linestyle="none", markersize=4)
-        name_series(ax, name, style)
-    ax.set_ylim(bottom=0)
-    ax.locator_params(axis="x", integer=True)
-    legend(ax)
-    strip = strip_over(ax, ylabel="rate")
-    strip.plot(epochs, [row.lr for row in log], **look(2).stroke)
-    strip.set_ylim(bottom=0)
-    caption(strip, f"{len(log):,} epochs")
-    return ax
