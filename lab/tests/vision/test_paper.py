@@ -126,7 +126,7 @@ def test_the_protocols_of_the_paper_are_in_the_file():
     assert (whole.recipe, whole.trained, whole.cell.whole_shifts) == (None, 0, True)
     assert whole.shifts == {"imagenet-c": (75, 50000)}
     assert whole.seen == 76 * 50000
-    assert [works[f"imagenet-sketch/vit-b16/seed{n}"].cell.split_seed for n in range(3)] == [
+    assert [works[f"imagenet-sketch/vit-b16/seed{n}"].images.split_seed for n in range(3)] == [
         0,
         1,
         2,

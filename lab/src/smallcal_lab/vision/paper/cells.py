@@ -103,11 +103,6 @@ class PaperCell:
         return "%" in self.split
 
     @property
-    def split_seed(self) -> int:
-        """What the split is drawn with: seeds of a model that is not trained are those of it."""
-        return 0 if self.recipe else self.seed
-
-    @property
     def images(self) -> tuple[str, ...]:
         """Every set of images that it needs."""
         named = [self.train, self.calibration, self.test]

@@ -21,15 +21,10 @@ from smallcal_lab.vision.paper.cells import Paper, PaperCell
 from smallcal_lab.vision.paper.work import (
     Places,
     Work,
-    commands_of,
     entries_in,
-    images_of,
-    is_extracted,
-    is_trained,
     link_table,
     make_links,
     missing_images,
-    model_of,
     wanted_images,
     weights_here,
     work_of,
@@ -134,7 +129,7 @@ class Plan:
             "trained": cell.name in self.trained if cell.recipe else None,
             "extracted": cell.name in self.extracted,
             "unprinted": cell.unprinted or None,
-            "commands": [list(words) for words in commands_of(work, self.places)],
+            "commands": [list(words) for words in work.commands],
         }
 
 
@@ -188,8 +183,8 @@ def plan_paper(
             for named, parts in wanted_images(cells).items()
         },
         weights={model: weights_here(model) for model in pretrained},
-        trained=frozenset(work.cell.name for work in works if is_trained(work, places)),
-        extracted=frozenset(work.cell.name for work in works if is_extracted(work, places, there)),
+        trained=frozenset(work.cell.name for work in works if work.is_trained),
+        extracted=frozenset(work.cell.name for work in works if work.is_extracted(there)),
         tflops=tflops,
     )
 
@@ -270,7 +265,7 @@ class Missing(InputError):
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
     there = entries_in(places)
-    todo = [work for work in works if not is_extracted(work, places, there)]
+    todo = [work for work in works if not work.is_extracted(there)]
     found = []
     for named, parts in wanted_images(work.cell for work in todo).items():
         source = places.images(named)
@@ -281,7 +276,7 @@ def missing_for(works: Sequence[Work], places: Places) -> list[str]:
         found += [_complaint(link_table, shift, places) for shift in links]
     tried = set()
     for work in todo:
-        if work.recipe is not None and is_trained(work, places):
+        if work.recipe is not None and work.is_trained:
             continue
         said = work.recipe.model if work.recipe else None
         own, options = (said.weights or None, said.options) if said else (None, {})
@@ -341,12 +336,12 @@ def run_paper(
         raise error
     for number, work in enumerate(works, 1):
         told(f"{work.cell.name} ({number:,} of {len(works):,})")
-        *trains, logits = (shown.command(words) for words in commands_of(work, places))
+        *trains, logits = (shown.command(words) for words in work.commands)
         for line in trains:
             told(f"  {line}")
             _train(work, places, settings or RunSettings(), told)
         told(f"  {logits}")
-        if is_extracted(work, places, entries_in(places)):
+        if work.is_extracted(entries_in(places)):
             told("  its logits exist already")
         else:
             _extract(work, places, settings or RunSettings(), told)
@@ -368,7 +363,7 @@ def _train(
     recipe = work.recipe.changed(own)
     folder = places.run(work.cell)
     RunFolder(folder).require(recipe)
-    if is_trained(work, places):
+    if work.is_trained:
         told("  it is trained already")
     else:
         train(recipe, folder, on_epoch=lambda row, epochs: told(f"  {row.line(epochs)}"))
@@ -384,8 +379,8 @@ def _extract(
         if shift.classes:
             make_links(shift, places)
     done = extract(
-        model_of(work, places),
-        images_of(cell, places),
+        work.model,
+        work.images,
         places.logits,
         cell=CellName(cell.dataset, cell.backbone, cell.seed),
         settings=ExtractionSettings(

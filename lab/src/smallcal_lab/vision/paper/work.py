@@ -59,6 +59,7 @@ class Work:
     """How much there is to do for a cell; numbers of images that are not known are NaN."""
 
     cell: PaperCell
+    places: Places
     recipe: Recipe | None  # as the cell changes it
     trained: float  # images of an epoch; 0 where nothing is trained
     calibration: float  # images that logits are taken of; with a split that is drawn later
@@ -85,6 +86,86 @@ class Work:
     def begins_pretrained(self) -> bool:
         """Whether published weights are needed."""
         return self.recipe is None or self.recipe.model.pretrained
+
+    @property
+    def model(self) -> str:
+        """The model whose logits are taken."""
+        if self.recipe is None:
+            return self.cell.model
+        return checkpoint_of(self.places.run(self.cell) / "last.pt", self.recipe.model.source)
+
+    @property
+    def images(self) -> CellImages:
+        """The images whose logits are taken."""
+        cell, places, of_training = self.cell, self.places, self.cell.splits_training
+        return CellImages(
+            places.images(cell.test),
+            split="" if of_training else cell.split,
+            calibration=places.images(cell.train if of_training else cell.calibration),
+            calibration_split=str(places.run(cell) / "split.json") if of_training else "",
+            split_seed=0 if cell.recipe else cell.seed,  # seeds of published models are of splits
+            shifts=tuple(name for shift in cell.shifts for name in _names_of(shift, places)),
+            corruptions=cell.corrupt and replace(cell.corrupt, seed=cell.seed),
+            whole_shifts=cell.whole_shifts,
+        )
+
+    @property
+    def commands(self) -> list[tuple[str, ...]]:
+        """The commands that do what a run of the cell does."""
+        cell, places, images = self.cell, self.places, self.images
+        options: list[tuple[str, Any]] = [
+            ("-o", places.logits),
+            ("--dataset", cell.dataset),
+            ("--backbone", cell.backbone),
+            ("--seed", str(cell.seed)),
+            ("--split", images.split),
+            ("--split-seed", images.split and images.split_seed),
+            ("--calibration", images.calibration),
+            ("--calibration-split", images.calibration_split),
+        ]
+        for shift in cell.shifts:
+            options += [("--shift", name) for name in _names_of(shift, places, brief=True)]
+        if made := images.corruptions:
+            every = set(made.kinds) == {*STANDARD, *EXTRA}
+            levels = ",".join(map(str, made.severities))
+            options += [("--corrupt", "all" if every else ",".join(made.kinds))]
+            options += [("--severity", "1-5" if made.severities == SEVERITIES else levels)]
+            options += [("--corrupt-seed", made.seed), ("--corrupt-images", made.images)]
+        words = [word for name, value in options if value for word in (name, str(value))]
+        words += ["--whole-shifts"] if images.whole_shifts else []
+        logits = ("smallcal", "logits", self.model, str(images.test), *words)
+        if self.recipe is None:
+            return [logits]
+        changes = {"data.source": places.images(cell.train), **_changes_of(cell)}
+        train = ["smallcal", "train", self.recipe.source, "-o", str(places.run(cell))]
+        for key, value in changes.items():
+            train += ["--set", f"{key}={value if isinstance(value, str) else toml_value(value)}"]
+        return [tuple(train), logits]
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the training is finished, by its log."""
+        with suppress(OSError, UnicodeDecodeError):
+            log = (self.places.run(self.cell) / "log.csv").read_text(encoding="utf-8")
+            return 0 < self.epochs < len(log.splitlines())
+        return False
+
+    def is_extracted(self, there: Mapping[str, Cell]) -> bool:
+        """Return whether the logits are all there, and not older than the training."""
+        cell = self.cell
+        entry = there.get(cell.key)
+        if entry is None:
+            return False
+        wanted = {part for shift in cell.shifts for part in shift.parts}
+        wanted |= set(cell.corrupt.parts) if cell.corrupt else set()
+        found = {(shift.kind, shift.severity) for shift in entry.shifts}
+        others = sum(not shift.parts for shift in cell.shifts)
+        if not wanted <= found or len(found) < len(wanted) + others:
+            return False
+        checkpoint, logits = self.places.run(cell) / "last.pt", Path(entry.files[1])
+        with suppress(OSError):
+            return self.recipe is None or checkpoint.stat().st_mtime_ns <= logits.stat().st_mtime_ns
+        return False
 
 
 def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
@@ -114,7 +195,7 @@ def work_of(cell: PaperCell, paper: Paper, places: Places) -> Work:
     if cell.corrupt:
         # Those of a test set that a rule makes smaller are as many less; nobody plans by that.
         shifts["corrupted here"] = len(cell.corrupt.parts), min(test, cell.corrupt.images or test)
-    return Work(cell, _recipe_of(cell, paper), trained, calibration, test, shifts)
+    return Work(cell, places, _recipe_of(cell, paper), trained, calibration, test, shifts)
 
 
 def _whole(number: float) -> float:
@@ -151,63 +232,12 @@ def _changes_of(cell: PaperCell) -> dict[str, Any]:
 # --- what it is made with ------------------------------------------------------------------------
 
 
-def model_of(work: Work, places: Places) -> str:
-    """Return the model whose logits are taken."""
-    if work.recipe is None:
-        return work.cell.model
-    return checkpoint_of(places.run(work.cell) / "last.pt", work.recipe.model.source)
-
-
-def images_of(cell: PaperCell, places: Places) -> CellImages:
-    """Return the images whose logits are taken."""
-    of_training = cell.splits_training
-    return CellImages(
-        places.images(cell.test),
-        split="" if of_training else cell.split,
-        calibration=places.images(cell.train if of_training else cell.calibration),
-        calibration_split=str(places.run(cell) / "split.json") if of_training else "",
-        split_seed=cell.split_seed,
-        shifts=tuple(name for shift in cell.shifts for name in _names_of(shift, places)),
-        corruptions=cell.corrupt and replace(cell.corrupt, seed=cell.seed),
-        whole_shifts=cell.whole_shifts,
-    )
-
-
 def _names_of(shift: Shift, places: Places, *, brief: bool = False) -> list[str]:
     """Return the sets of a shift, each by its whole name; in brief one name stands for all."""
     whole = f"folder:{places.links(shift)}" if shift.classes else places.images(shift.data)
     if brief and set(shift.parts) == set(product(CORRUPTED.get(shift.kind, ()), SEVERITIES)):
         return [whole]
     return [f"{whole}:{kind}-{severity}" for kind, severity in shift.parts] or [whole]
-
-
-def commands_of(work: Work, places: Places) -> list[tuple[str, ...]]:
-    """Return the commands that do what a run of the cell does."""
-    cell, images = work.cell, images_of(work.cell, places)
-    names = [name for shift in cell.shifts for name in _names_of(shift, places, brief=True)]
-    options: list[tuple[str, Any]] = [
-        *[("-o", places.logits), ("--dataset", cell.dataset), ("--backbone", cell.backbone)],
-        *[("--seed", str(cell.seed)), ("--split", images.split)],
-        *[("--split-seed", images.split and images.split_seed)],
-        *[("--calibration", images.calibration), ("--calibration-split", images.calibration_split)],
-        *[("--shift", name) for name in names],
-    ]
-    if made := images.corruptions:
-        every = set(made.kinds) == {*STANDARD, *EXTRA}
-        levels = ",".join(map(str, made.severities))
-        options += [("--corrupt", "all" if every else ",".join(made.kinds))]
-        options += [("--severity", "1-5" if made.severities == SEVERITIES else levels)]
-        options += [("--corrupt-seed", made.seed), ("--corrupt-images", made.images)]
-    words = [word for name, value in options if value for word in (name, str(value))]
-    words += ["--whole-shifts"] if images.whole_shifts else []
-    logits = ("smallcal", "logits", model_of(work, places), str(images.test), *words)
-    if work.recipe is None:
-        return [logits]
-    changes = {"data.source": places.images(cell.train), **_changes_of(cell)}
-    train = ["smallcal", "train", work.recipe.source, "-o", str(places.run(cell))]
-    for key, value in changes.items():
-        train += ["--set", f"{key}={value if isinstance(value, str) else toml_value(value)}"]
-    return [tuple(train), logits]
 
 
 def make_links(shift: Shift, places: Places) -> Path:
@@ -290,33 +320,8 @@ def weights_here(source: str) -> bool | None:
     return None
 
 
-def is_trained(work: Work, places: Places) -> bool:
-    """Return whether a cell's training is finished, by its log."""
-    with suppress(OSError, UnicodeDecodeError):
-        log = (places.run(work.cell) / "log.csv").read_text(encoding="utf-8")
-        return 0 < work.epochs < len(log.splitlines())
-    return False
-
-
 def entries_in(places: Places) -> dict[str, Cell]:
     """Return what the collection has by name; nothing if there is none yet."""
     if not (places.logits / FILE_NAME).is_file():
         return {}
     return {cell.name: cell for cell in load_collection(places.logits).cells}
-
-
-def is_extracted(work: Work, places: Places, there: Mapping[str, Cell]) -> bool:
-    """Return whether a cell's logits are all there, and not older than its training."""
-    entry = there.get(work.cell.key)
-    if entry is None:
-        return False
-    wanted = {part for shift in work.cell.shifts for part in shift.parts}
-    wanted |= set(work.cell.corrupt.parts) if work.cell.corrupt else set()
-    found = {(shift.kind, shift.severity) for shift in entry.shifts}
-    others = sum(not shift.parts for shift in work.cell.shifts)
-    if not wanted <= found or len(found) < len(wanted) + others:
-        return False
-    checkpoint, logits = places.run(work.cell) / "last.pt", Path(entry.files[1])
-    with suppress(OSError):
-        return work.recipe is None or checkpoint.stat().st_mtime_ns <= logits.stat().st_mtime_ns
-    return False
