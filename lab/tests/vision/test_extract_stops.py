@@ -225,6 +225,7 @@ def test_other_settings_do_not_go_on_with_parts(photos):
 
 def test_two_at_once_in_one_cell(photos):
     Path("out/photos__Net__s0").mkdir(parents=True)
+    Path("out/collection.toml.lock").touch()
     with (
         alone_in(Path("out/photos__Net__s0")),
         pytest.raises(sc.InputError, match="another process"),

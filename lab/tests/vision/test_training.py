@@ -54,7 +54,7 @@ def parts(folder):
     """Return what must be the same in runs that are: all but the time they took."""
     found = weights(folder)
     log = [row[:4] for row in found["log"]]
-    kept = ("model", "optimizer", "schedule", "scaler", "epoch", "seed", "class_names", "options")
+    kept = ("model", "optimizer", "scaler", "epoch", "seed", "class_names", "options")
     return {**{key: found[key] for key in kept}, "log": log}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,7 +141,7 @@ def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
 
 def _show_plan(found: Plan, *, whole: bool) -> None:
     """Print a plan: cells, then models, then images, then commands and the sum."""
-    _show_cells(found)
+    _show_table(_cell_rows(found), text=(0, 2, 4))
     for first, *_ in found.groups():
         if first.cell.unprinted:
             terminal.say(f"{first.cell.dataset}/{first.cell.backbone}: {first.cell.unprinted}.")
@@ -149,17 +149,28 @@ def _show_plan(found: Plan, *, whole: bool) -> None:
         names = {name.rpartition("/")[0]: why for name, why in found.paper.elsewhere.items()}
         terminal.say(*(f"Not made here: {them}: {why}." for why, them in _by_value(names)))
     terminal.say("")
-    _show_models(found)
-    rows = [[found.places.images(named), _state(why)] for named, why in found.images.items()]
-    terminal.show_table(["images", "there?"], rows, text=(0, 1))
+    _show_table(_model_rows(found), text=(0, 1))
+    reasons = {source: speed.reason for source, speed in found.speeds.items() if speed.reason}
+    for why, sources in _by_value(reasons):
+        terminal.say(f"Not measured: {sources}: {why}", "")
+    states = {found.places.images(named): why for named, why in found.images.items()}
+    words = {name: "not there" if " is not there" in why else why for name, why in states.items()}
+    rows = [{"images": name, "there?": why or "there"} for name, why in words.items()]
+    _show_table(rows, text=(0, 1))
     if len(found.works) > _FEW:
         terminal.say("With --cells and a few of them, the commands are shown here.", "")
     else:
-        for cell in found.to_dict()["cells"]:
-            commands = (f"  {shown.command(words)}" for words in cell["commands"])
-            terminal.say(f"{cell['cell']}:", *commands)
+        for work in found.works:
+            commands = (f"  {shown.command(words)}" for words in work.commands)
+            terminal.say(f"{work.cell.name}:", *commands)
         terminal.say("")
     terminal.say(*_sums(found))
+
+
+def _show_table(rows: Sequence[Mapping[str, str]], text: tuple[int, ...]) -> None:
+    """Print rows by heading; the last one has all."""
+    heads = list(rows[-1])
+    terminal.show_table(heads, [[row.get(head, "") for head in heads] for row in rows], text=text)
 
 
 def _by_value(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -170,53 +181,47 @@ def _by_value(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(why, ", ".join(names)) for why, names in found.items()]
 
 
-def _show_cells(found: Plan) -> None:
-    """Print backbones under their data sets: whole names would not fit beside the rest."""
-    heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
-    heads += ["GPU h"] * bool(found.speeds) + ["done"] * bool(found.trained | found.extracted)
-    rows: list[list[str]] = []
+def _cell_rows(found: Plan) -> list[dict[str, str]]:
+    """Return backbones under their data sets: whole names would not fit beside the rest."""
+    rows: list[dict[str, str]] = []
     dataset = ""
     for group in found.groups():
         first, names = group[0], {work.cell.name for work in group}
         if first.cell.dataset != dataset:
             dataset = first.cell.dataset
-            rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
+            rows.append({"cell": f"{dataset}/"})
         sets = [_n(first.calibration + first.test)]
         sets += [_n(n) if many == 1 else f"{many} x {_n(n)}" for many, n in first.shifts.values()]
-        row = [
-            first.cell.backbone,
-            f"{len(group)}",
-            first.cell.recipe or "as published",
-            f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–",
-            " + ".join(sets),
-        ]
+        row = {
+            "cell": first.cell.backbone,
+            "seeds": f"{len(group)}",
+            "recipe": first.cell.recipe or "as published",
+            "trained on": f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–",
+            "logits of": " + ".join(sets),
+        }
         if found.speeds:
-            row.append(_hours(found.hours(group, counted=not _on_gpu(found))))
+            row["GPU h"] = _hours(found.hours(group, counted=not _on_gpu(found)))
         if found.trained | found.extracted:
             trained = len(names & found.trained - found.extracted)
             more = f", {trained} trained" if trained else ""
-            row.append(f"{len(names & found.extracted)}{more}")
+            row["done"] = f"{len(names & found.extracted)}{more}"
         rows.append(row)
-    terminal.show_table(heads, rows, text=(0, 2, 4))
+    return rows
 
 
-def _show_models(found: Plan) -> None:
+def _model_rows(found: Plan) -> list[dict[str, str]]:
+    """Return the models: whether their weights are here, and what an image takes."""
     words = {True: "here", False: "not here", None: "not looked for"}
     rows = []
     for source in dict.fromkeys(work.cell.model for work in found.works):
-        speed = found.speeds.get(source)
-        timed = ["–"] * 3
-        if speed is not None and not speed.reason:
-            each = (1000 * speed.train, 1000 * speed.apply, speed.flops / 1e9)
-            timed = [_short(number) for number in each]
         state = words[found.weights[source]] if source in found.weights else "not needed"
-        rows.append([source, state, *(timed if found.speeds else [])])
-    heads = ["model", "weights"]
-    heads += ["ms to train on", "ms to apply", "GFLOP"] if found.speeds else []
-    terminal.show_table(heads, rows, text=(0, 1))
-    reasons = {source: speed.reason for source, speed in found.speeds.items() if speed.reason}
-    for why, sources in _by_value(reasons):
-        terminal.say(f"Not measured: {sources}: {why}", "")
+        row = {"model": source, "weights": state}
+        if speed := found.speeds.get(source):
+            each = (1000 * speed.train, 1000 * speed.apply, speed.flops / 1e9)
+            timed = ["–" if speed.reason else _short(number) for number in each]
+            row |= zip(("ms to train on", "ms to apply", "GFLOP"), timed, strict=True)
+        rows.append(row)
+    return rows
 
 
 def _n(number: float) -> str:
@@ -232,12 +237,6 @@ def _hours(number: float | None) -> str:
 def _short(number: float) -> str:
     """Return a number with three digits or so."""
     return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
-
-
-def _state(missing: str) -> str:
-    if not missing:
-        return "there"
-    return "not there" if " is not there" in missing else missing
 
 
 def _on_gpu(found: Plan) -> bool:

@@ -24,12 +24,12 @@ def stack(
     images: ImageSet | LogitSet,
     rows: Iterable[int],
     preprocess: Callable[[Image.Image], Any],
-    before: Callable[[int], object] = lambda row: None,
+    drawn: Callable[[int], object] = lambda row: None,
 ) -> torch.Tensor | SmallcalError:
     """Return a batch; what is wrong with an image is returned, for a loader adds a page."""
     seen: list[Any] = []
     for row in rows:
-        before(row)
+        drawn(row)
         try:
             seen.append(preprocess(images.image(row)))
             if seen[-1].shape != seen[0].shape:

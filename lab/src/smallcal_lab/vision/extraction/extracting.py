@@ -25,9 +25,14 @@ from smallcal.deploy.adapters.torch_batches import evaluating
 from smallcal.errors import InputError, choose, needing
 from smallcal.io import make_folder, require_apart, write_arrays
 from smallcal.io.atomic import leftovers
-from smallcal.io.lock import alone_in
+from smallcal.io.lock import alone_in, one_at_a_time
 from smallcal.io.progress import progress
-from smallcal_lab.studies.collection import Collection, plain_name, require_in_range
+from smallcal_lab.studies.collection import (
+    FILE_NAME,
+    Collection,
+    plain_name,
+    require_in_range,
+)
 from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import (
     CellImages,
@@ -128,12 +133,6 @@ def extract(
     told : callable, optional
         Called with a line about each finished set.
 
-    Raises
-    ------
-    InputError, FileError
-        If an image, the model or its output cannot be used, files cannot be read or written, or
-        the folder holds other files. Finished work is kept.
-
     Examples
     --------
     >>> import tempfile
@@ -183,7 +182,9 @@ def extract(
             "with_features": settings.features,
         }
         stores.append(SetStore(folder, one, asked, how, len(columns or range(found.classes))))
-    make_folder(folder)
+    make_folder(root)
+    with one_at_a_time(root / FILE_NAME):  # what it leaves says whose folder this is
+        make_folder(folder)
     what, instead = f"the cell {folder}", "another folder with --output"
     with alone_in(folder, what=what, instead=instead) as certain:
         manifest = store.begin_cell(folder, named, source=found.source, weights=found.fingerprint)

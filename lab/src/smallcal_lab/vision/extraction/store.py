@@ -197,23 +197,17 @@ def write_cell(folder: Path, document: Mapping[str, Any]) -> None:
 
 
 def require_own(folder: Path) -> None:
-    """Raise where a folder holds something, and neither a collection nor a cell begun here."""
+    """Raise where a folder holds something, and no extraction was begun in it."""
     with file_errors(f"cannot use {folder}"):
-        if not os.path.lexists(folder) or (folder / FILE_NAME).exists():
+        if not os.path.lexists(folder):
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
-        names = set(os.listdir(folder)) - {f"{FILE_NAME}.lock"}
-        others = [folder / name for name in sorted(names) if not name.startswith(".")]
-        # A kill may leave no more of a cell than a lock and half a manifest.
-        inside = [os.listdir(one) for one in others if one.is_dir()]
-        begun = any(
-            MANIFEST in names or all(name.startswith(".") for name in names) for names in inside
-        )
-    if others and not begun:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    if names and not {FILE_NAME, f"{FILE_NAME}.lock"} & set(names):
         raise InputError(
-            f"{folder} holds other files ({others[0].name}) and no {FILE_NAME}; name a new "
-            "folder, or one that smallcal made"
+            f"{folder} holds other files ({names[0]}) and no {FILE_NAME}; name a new folder, or "
+            "one that smallcal made"
         )
 
 

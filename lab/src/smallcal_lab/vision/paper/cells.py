@@ -54,9 +54,8 @@ class Shift:
     """Shifted test images."""
 
     data: str  # ``KIND:FOLDER`` or ``KIND:FOLDER:PART``
-    parts: tuple[
-        tuple[str, int], ...
-    ] = ()  # corruptions with severities, where ``data`` names all of them
+    #: Corruptions with severities, where ``data`` names all of them.
+    parts: tuple[tuple[str, int], ...] = ()
     classes: str = ""  # images whose classes are the only ones taken; empty for all
     images: int = 0  # how many there are, where the file says
 
@@ -159,11 +158,6 @@ def _is_called(text: str, name: str) -> bool:
 
 def load_paper(file: str | os.PathLike[str] | None = None) -> Paper:
     """Read a file of cells; the paper's if none is named.
-
-    Raises
-    ------
-    FileError
-        If the file is missing, or not of the form above; it says which entry is wrong.
 
     Examples
     --------

@@ -320,14 +320,8 @@ def run_paper(
     Returns
     -------
     Collection
-        Of all logits in the folder, for :func:`smallcal_lab.studies.run` and the like.
-
-    Raises
-    ------
-    Missing
-        If images or weights are missing; nothing has begun.
-    SmallcalError
-        If a step fails; finished work is kept.
+        Of all logits in the folder, for :func:`smallcal_lab.studies.run` and the like. If images
+        or weights are missing, nothing begins; if a step fails, finished work is kept.
     """
     works = [work_of(cell, paper, places) for cell in cells]
     if lines := missing_for(works, places):

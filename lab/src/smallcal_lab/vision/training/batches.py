@@ -220,17 +220,14 @@ class Loaded:
 
     images: ImageSet
     transform: Callable[[Image.Image], Any]
-    seed: int | None = None
+    seed: int = 0
 
     def __getitem__(self, asked: tuple[int, IntArray]) -> Any:
         """Return a batch and its labels; what is wrong with an image is returned."""
-        (epoch, rows), seed = asked, self.seed
-        if seed is None:
-            seen = stack(self.images, rows.tolist(), self.transform)
-        else:
-            with own_chance():
-                drawn = partial(draw_from, seed, IMAGE, epoch)
-                seen = stack(self.images, rows.tolist(), self.transform, drawn)
+        epoch, rows = asked
+        with own_chance():
+            drawn = partial(draw_from, self.seed, IMAGE, epoch)
+            seen = stack(self.images, rows.tolist(), self.transform, drawn)
         if isinstance(seen, SmallcalError):
             return seen
         return seen, torch.from_numpy(self.images.labels[rows])

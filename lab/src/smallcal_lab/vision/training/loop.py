@@ -35,9 +35,6 @@ with needing("torch", "vision", "training", of="smallcal-lab"):
 #: Losses are looked at so many steps at once: to look makes a GPU wait.
 _LOOK = 50
 
-#: What of a trainer goes into a checkpoint beside the weights and the log.
-_STATE = ("optimizer", "schedule", "scaler")
-
 
 class Step(NamedTuple):
     """A batch that was learnt from: epoch and step from 1, and the loss of all processes."""
@@ -90,13 +87,11 @@ class Trainer:
         self.recipe, self.module = recipe, model.module
         self.device, self.place = device, place
         self.batches = Batches(len(images), said.batch_size, said.seed, place)
-        seed = said.seed if recipe.augment.changes_images else None
         transform = training_transform(recipe, model.input, model.preprocess)
-        self.images = Loaded(images, transform, seed)
+        self.images = Loaded(images, transform, said.seed)
         self.check = None if check is None else Loaded(check, model.preprocess)
         self.mixer = Mixer(recipe, model.classes)
         self.optimizer = optimizer_of(recipe, self.module)
-        self.schedule = schedule_of(recipe, self.optimizer)
         self.scaler: Any = torch.amp.GradScaler(device.type, enabled=said.precision == "float16")
         self.loss = loss_of(recipe.loss)
         self.parallel = place.parallel(self.module, device, sync=said.sync_batch_norm)
@@ -104,22 +99,23 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside the weights to go on from here."""
-        states = {name: getattr(self, name).state_dict() for name in _STATE}
+        states = {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
         return {**states, "log": [list(row) for row in self.log]}
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave; weights are loaded already."""
-        for name in _STATE:
-            getattr(self, name).load_state_dict(state[name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
         self.log = [Epoch(*row) for row in state["log"]]
 
     def epoch(self, on_step: Callable[[Step], object]) -> Epoch:
         """Train for one epoch more, and look at the images that are left; steps are told later."""
         start = time.perf_counter()
-        rate = float(self.optimizer.param_groups[0]["lr"])
+        rate = rate_of(self.recipe, len(self.log))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         losses = self._train(len(self.log), on_step)
         seconds = time.perf_counter() - start
-        self.schedule.step()
         self.place.even_out(self.module)
         row = Epoch(
             epoch=len(self.log) + 1,
@@ -243,13 +239,6 @@ def rate_of(recipe: Recipe, epoch: int) -> float:
         return lr
     share = epoch / recipe.training.epochs
     return said.final_lr + 0.5 * (lr - said.final_lr) * (1 + math.cos(math.pi * share))
-
-
-def schedule_of(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Any:
-    """Return the scheduler that sets the rate of each epoch."""
-    return torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda epoch: rate_of(recipe, epoch) / recipe.optimizer.lr
-    )
 
 
 def loss_of(said: Loss) -> Callable[[Tensor, Tensor], Tensor]:

@@ -135,7 +135,7 @@ class Loss:
     brier: float = key(0.0, least=0, most=1000)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Recipe:
     """A whole recipe; see the sections for their keys.
 
@@ -147,12 +147,12 @@ class Recipe:
     """
 
     model: Model
-    data: Data = field(default_factory=Data)
-    training: Training = field(default_factory=Training)
+    data: Data
+    training: Training
     optimizer: Optimizer
-    schedule: Schedule = field(default_factory=Schedule)
-    augment: Augment = field(default_factory=Augment)
-    loss: Loss = field(default_factory=Loss)
+    schedule: Schedule
+    augment: Augment
+    loss: Loss
     title: str = ""
     source: str = field(default="recipe", compare=False)
 
@@ -198,13 +198,12 @@ def read_recipe(recipe: str | os.PathLike[str]) -> Recipe:
     'sgd'
     """
     name = os.fspath(recipe)
-    if name in recipe_names():
-        return recipe_of(read_toml(_SHIPPED / f"{name}.toml", "a recipe"), source=name)
-    file = Path(name).expanduser()
+    shipped = name in recipe_names()
+    file = _SHIPPED / f"{name}.toml" if shipped else Path(name).expanduser()
     if not file.exists():
         close = missing_file(file) or f"; {choose(name, recipe_names())}"
         raise FileError(f"there is no recipe {name}{close}")
-    return recipe_of(read_toml(file, "a recipe"), source=str(file))
+    return recipe_of(read_toml(file, "a recipe"), source=name if shipped else str(file))
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -245,16 +244,14 @@ def _section(kind: Any, given: object, where: str) -> Any:
         raise FileError(f"{where} must be a table of keys")
     known = {one.name: one for one in fields(kind)}
     types = get_type_hints(kind)
-    for name in given:
-        if name not in known:
-            raise FileError(f"{where} has no key {name!r}; {choose(str(name), known)}")
+    if unknown := next((name for name in given if name not in known), ""):
+        raise FileError(f"{where} has no key {unknown!r}; {choose(unknown, known)}")
+    checked = {}
     for name, one in known.items():
-        if name not in given and one.default is one.default_factory is MISSING:
+        if name in given:
+            checked[name] = _value(given[name], types[name], one.metadata, f"{where} {name}")
+        elif one.default is one.default_factory is MISSING:
             raise FileError(f"{where} lacks the key {name}")
-    checked = {
-        name: _value(value, types[name], known[name].metadata, f"{where} {name}")
-        for name, value in given.items()
-    }
     return kind(**checked)
 
 

@@ -94,6 +94,7 @@ def train(
     """Train an image classifier.
 
     Under ``torchrun`` every process calls this with the same arguments; the first one writes.
+    Finished epochs are kept, whatever happens.
 
     Parameters
     ----------
@@ -109,15 +110,6 @@ def train(
     on_epoch : callable, optional
         Called with each finished ``Epoch``, and how many there will be.
 
-    Returns
-    -------
-    TrainingRun
-
-    Raises
-    ------
-    InputError, FileError
-        If the recipe, the images, the model or the folder cannot be used. Finished epochs are kept.
-
     Examples
     --------
     >>> import tempfile
@@ -127,12 +119,10 @@ def train(
     ...     (root / "images" / name).mkdir(parents=True)
     ...     for number in range(20):
     ...         Image.new("L", (8, 8), grey + number).save(root / "images" / name / f"{number}.png")
-    >>> changes = {
-    ...     **{"data.source": f"folder:{root / 'images'}", "training.epochs": 2},
-    ...     **{"training.batch_size": 8, "model.source": "timm:resnet10t?input.size=32"},
-    ...     "model.pretrained": False,
-    ... }
-    >>> done = train("paper-sgd", root / "run", changes=changes | {"schedule.milestones": []})
+    >>> changes = {"data.source": f"folder:{root / 'images'}", "training.epochs": 2}
+    >>> changes |= {"training.batch_size": 8, "schedule.milestones": []}
+    >>> changes |= {"model.source": "timm:resnet10t?input.size=32"}
+    >>> done = train("paper-sgd", root / "run", changes=changes)
     >>> [row.epoch for row in done.log], done.checkpoint.name
     ([1, 2], 'last.pt')
     """
