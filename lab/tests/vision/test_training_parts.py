@@ -166,7 +166,7 @@ def test_processes_share_out_each_batch():
     assert len(set(seen.tolist())) == 48
     other = np.concatenate([rows for _, rows in Batches(50, 16, 3, Place()).of(2)])
     assert (seen != other).any()
-    with pytest.raises(InputError, match="9 images to train on are fewer than one batch"):
+    with pytest.raises(InputError, match="9 images are fewer than one batch"):
         Batches(9, 16, 0, Place())
     with pytest.raises(InputError, match="must be a multiple of 6 for 3 processes"):
         Batches(90, 16, 0, Place(0, 3))

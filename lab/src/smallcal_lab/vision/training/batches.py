@@ -132,16 +132,12 @@ def device_named(name: str, place: Place) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(f"unknown device {name!r}; write auto, cpu, cuda, cuda:1 or mps") from None
-    if name == "cuda" and place.world > 1:
-        device = torch.device("cuda", place.local)
-    try:
+        several = name == "cuda" and place.world > 1
+        device = torch.device(name, place.local) if several else torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = one_line(error)[:120]
-        raise InputError(f"the device {str(device)!r} is not available: {why}") from None
+        raise InputError(f"the device {name!r} is not available: {why}") from None
     return device
 
 
@@ -183,13 +179,13 @@ class Batches:
     def __post_init__(self) -> None:
         if self.n < self.size:
             raise InputError(
-                f"{self.n:,} images to train on are fewer than one batch: [training] batch_size is "
-                f"{self.size:,}"
+                f"{self.n:,} images are fewer than one batch; [training] batch_size = {self.size:,}"
             )
-        if self.place.world > 1 and self.size % (2 * self.place.world):
+        pairs = 2 * self.place.world
+        if self.place.world > 1 and self.size % pairs:
             raise InputError(
-                f"[training] batch_size ({self.size:,}) must be a multiple of "
-                f"{2 * self.place.world} for {self.place.world} processes"
+                f"[training] batch_size ({self.size:,}) must be a multiple of {pairs} for "
+                f"{self.place.world} processes"
             )
 
     @property

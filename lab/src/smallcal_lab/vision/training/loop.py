@@ -204,24 +204,20 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     ``no_weight_decay``, such as the embeddings of places.
     """
     said = recipe.optimizer
-    asked: Any = getattr(module, "no_weight_decay", set)
-    spared = asked()
-    plain: list[Any] = []
-    decayed: list[Any] = []
+    named: Any = getattr(module, "no_weight_decay", set)
+    spared = named()
+    groups: list[dict[str, Any]] = [
+        {"params": [], "weight_decay": 0.0},
+        {"params": [], "weight_decay": said.weight_decay},
+    ]
     for name, weight in module.named_parameters():
         if weight.requires_grad:
-            vector = weight.ndim <= 1 or name.endswith(".bias")
-            (plain if vector or name in spared else decayed).append(weight)
-    if not plain and not decayed:
+            plain = weight.ndim <= 1 or name.endswith(".bias") or name in spared
+            groups[0 if plain else 1]["params"].append(weight)
+    if not any(group["params"] for group in groups):
         raise InputError("the model has no weights that can be trained")
-    groups = [
-        {"params": plain, "weight_decay": 0.0},
-        {"params": decayed, "weight_decay": said.weight_decay},
-    ]
     if said.name == "adamw":
-        return torch.optim.AdamW(
-            groups, lr=said.lr, betas=(said.betas[0], said.betas[1]), eps=said.eps
-        )
+        return torch.optim.AdamW(groups, lr=said.lr, betas=said.betas, eps=said.eps)
     return torch.optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
 
 
