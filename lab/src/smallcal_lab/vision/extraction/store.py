@@ -26,18 +26,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, InputError, file_errors
 from smallcal.io import make_folder
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
-from smallcal.io.layout import AS_IT_IS
 from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
-from smallcal.io.readers import READERS, explained
 from smallcal.io.resumable import MAX_BYTES, changes
 from smallcal_lab.studies.collection import (
     FILE_NAME,
@@ -104,8 +101,8 @@ class SetStore:
         found = []
         for rows in self.parts:
             file, shape = self.part(rows), None
-            with suppress(FileError):
-                shape = _read(file)["logits"].shape if file.exists() else None
+            with suppress(Exception), np.load(file) as arrays:  # a damaged file may raise anything
+                shape = dict(arrays)["logits"].shape  # it reads them all, with their checksums
             if shape != (len(rows), self.columns):
                 found.append(rows)
                 if file.exists():
@@ -129,7 +126,8 @@ class SetStore:
         """Join the parts into the file; return what the manifest says of it."""
         one, images = self.images, self.images.images
         files = [self.part(rows) for rows in self.parts]
-        widths = {name: array.shape[1] for name, array in _read(files[0]).items()}
+        with np.load(files[0]) as first:
+            widths = {name: array.shape[1] for name, array in first.items()}
         arrays = {"labels": images.labels, "ids": np.array(images.ids)}
         with suppress(InputError):  # names that repeat, say, would make the file unreadable
             require_names(images.classes)
@@ -142,7 +140,8 @@ class SetStore:
                     shape = (len(one), width)
                     write_npy_header(handle, shape, np.dtype("<f4"))  # type: ignore[arg-type]
                     for file in files:
-                        handle.write(_read(file)[name].astype("<f4").tobytes())
+                        with np.load(file) as part:
+                            handle.write(part[name].astype("<f4").tobytes())
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
                     np.save(handle, array, allow_pickle=False)
@@ -156,12 +155,6 @@ class SetStore:
             "features": widths.get("features", 0),
             **(shift if one.kind else {}),
         }
-
-
-def _read(file: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part; a damaged one is an error."""
-    with explained(file), READERS[".npz"](file, AS_IT_IS) as arrays:
-        return {name: arrays.get(name) for name in arrays.names}
 
 
 # --- the manifest of a cell ----------------------------------------------------------------------

@@ -217,7 +217,8 @@ def optimizer_of(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
     if not any(group["params"] for group in groups):
         raise InputError("the model has no weights that can be trained")
     if said.name == "adamw":
-        return torch.optim.AdamW(groups, lr=said.lr, betas=said.betas, eps=said.eps)
+        betas = (said.betas[0], said.betas[1])
+        return torch.optim.AdamW(groups, lr=said.lr, betas=betas, eps=said.eps)
     return torch.optim.SGD(groups, lr=said.lr, momentum=said.momentum, nesterov=said.nesterov)
 
 
