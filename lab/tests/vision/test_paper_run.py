@@ -14,7 +14,7 @@ from smallcal_lab.cli import paper as verb
 from smallcal_lab.studies import load_collection
 from smallcal_lab.vision import Places, RunSettings, load_paper, open_images, plan_paper, run_paper
 from smallcal_lab.vision.paper.run import measure, missing_for
-from smallcal_lab.vision.paper.work import make_links, work_of
+from smallcal_lab.vision.paper.work import work_of
 from support.layouts import wnids, write_folders
 
 NET = "torch:support.small_net:Net"
@@ -286,7 +286,7 @@ def test_links_show_a_model_of_some_classes_the_folders_of_version_2(tmp_path):
     shift = load_paper(tmp_path / "mine.toml").cells[2].shifts[0]
     places = Places(tmp_path, tmp_path / "out")
     for _ in range(2):  # what is there is left as it is
-        folder = make_links(shift, places)
+        folder = places.make_links(shift)
     images = open_images(f"folder:{folder}")
     assert images.classes == tuple(own)
     assert images.name == "imagenet-v2"
@@ -295,7 +295,7 @@ def test_links_show_a_model_of_some_classes_the_folders_of_version_2(tmp_path):
     )
     shutil.rmtree(v2 / "12")
     with pytest.raises(sc.FileError, match=f"has no class {names[12]}"):
-        make_links(shift, places)
+        places.make_links(shift)
 
 
 def test_imagenet_r_is_calibrated_on_clean_images_of_its_classes(here):

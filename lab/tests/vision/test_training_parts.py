@@ -35,7 +35,6 @@ from smallcal_lab.vision.training.batches import (
     Loaded,
     Mixer,
     Place,
-    device_named,
     draw_from,
     own_chance,
     pieces,
@@ -377,6 +376,6 @@ def test_processes_and_devices_that_cannot_be():
     assert place_of({"RANK": "0"}) == Place()
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="the device 'cuda' is not available: ") as caught:
-            device_named("cuda", Place())
+            Place().device("cuda")
         assert "\n" not in str(caught.value)
-        assert device_named("auto", Place()).type == "cpu"
+        assert Place().device("auto").type == "cpu"

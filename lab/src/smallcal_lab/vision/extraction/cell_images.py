@@ -104,6 +104,16 @@ class CellImages:
     def __post_init__(self) -> None:
         whole_number(self.limit, "limit")
 
+    @property
+    def dataset(self) -> str:
+        """What the data set is called."""
+        if isinstance(self.test, ImageSet):
+            return plain_name(self.test.name)
+        kind, _, rest = self.test.partition(":")
+        if kind == "folder":
+            return plain_name(image_place(self.test)[0].resolve().name)
+        return plain_name(Path(rest.partition(":")[0]).name if kind == HUB else kind)
+
 
 @dataclass(frozen=True, eq=False)
 class LogitSet:
@@ -243,16 +253,6 @@ def _twins(test: ImageSet, images: ImageSet) -> list[int] | None:
 
 def _name(kind: str, severity: int) -> str:
     return f"shift/{plain_name(kind)}" + (f"-{severity}" if severity else "")
-
-
-def dataset_of(source: str | ImageSet) -> str:
-    """Return what a data set is called, from the string that names it."""
-    if isinstance(source, ImageSet):
-        return plain_name(source.name)
-    kind, _, rest = source.partition(":")
-    if kind == "folder":
-        return plain_name(image_place(source)[0].resolve().name)
-    return plain_name(Path(rest.partition(":")[0]).name if kind == HUB else kind)
 
 
 # --- classes and columns -------------------------------------------------------------------------

@@ -27,20 +27,9 @@ from smallcal.io import make_folder, require_apart, write_arrays
 from smallcal.io.atomic import leftovers
 from smallcal.io.lock import alone_in, one_at_a_time
 from smallcal.io.progress import progress
-from smallcal_lab.studies.collection import (
-    FILE_NAME,
-    Collection,
-    plain_name,
-    require_in_range,
-)
+from smallcal_lab.studies.collection import FILE_NAME, Collection, plain_name
 from smallcal_lab.vision.extraction import store
-from smallcal_lab.vision.extraction.cell_images import (
-    CellImages,
-    LogitSet,
-    columns_in,
-    dataset_of,
-    open_sets,
-)
+from smallcal_lab.vision.extraction.cell_images import CellImages, LogitSet, columns_in, open_sets
 from smallcal_lab.vision.extraction.store import SetStore
 from smallcal_lab.vision.images import HUB, image_place
 from smallcal_lab.vision.loading import loader_of, loading
@@ -156,9 +145,9 @@ def extract(
     found = model if isinstance(model, VisionModel) else open_model(model)
     seed = cell.seed if cell.seed is not None else found.seed or 0
     named = {
-        "dataset": plain_name(cell.dataset or dataset_of(images.test)),
+        "dataset": plain_name(cell.dataset or images.dataset),
         "backbone": plain_name(cell.backbone or found.name),
-        "seed": require_in_range(int(seed), "seed", where="the cell"),
+        "seed": whole_number(seed, "the cell's seed", most=2**32 - 1),
     }
     store.require_free(root, named)
     precision = _placed(found, settings)

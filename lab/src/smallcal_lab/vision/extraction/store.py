@@ -36,13 +36,7 @@ from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
 from smallcal.io.resumable import MAX_BYTES, changes
-from smallcal_lab.studies.collection import (
-    FILE_NAME,
-    Collection,
-    collection_of,
-    read_description,
-    write_description,
-)
+from smallcal_lab.studies import collection
 from smallcal_lab.studies.portions import EVERY
 from smallcal_lab.vision.extraction.cell_images import LogitSet
 
@@ -197,10 +191,10 @@ def require_own(folder: Path) -> None:
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    if names and not {FILE_NAME, f"{FILE_NAME}.lock"} & set(names):
+    if names and not {collection.FILE_NAME, f"{collection.FILE_NAME}.lock"} & set(names):
         raise InputError(
-            f"{folder} holds other files ({names[0]}) and no {FILE_NAME}; name a new folder, or "
-            "one that smallcal made"
+            f"{folder} holds other files ({names[0]}) and no {collection.FILE_NAME}; name a new "
+            "folder, or one that smallcal made"
         )
 
 
@@ -242,12 +236,12 @@ def entries_of(manifest: Mapping[str, Any], folder: str) -> list[Entry]:
     return found
 
 
-def registered(root: Path, entries: Sequence[Entry]) -> Collection:
+def registered(root: Path, entries: Sequence[Entry]) -> collection.Collection:
     """Write entries into a folder's ``collection.toml``; others that are there stay."""
-    with one_at_a_time(root / FILE_NAME):
-        for path in leftovers([root / FILE_NAME]):
+    with one_at_a_time(root / collection.FILE_NAME):
+        for path in leftovers([root / collection.FILE_NAME]):
             path.unlink(missing_ok=True)
-        return write_description(_merged(root, entries), root)
+        return collection.write_description(_merged(root, entries), root)
 
 
 def require_free(root: Path, named: Mapping[str, Any]) -> None:
@@ -255,7 +249,7 @@ def require_free(root: Path, named: Mapping[str, Any]) -> None:
     files = {part: f"{name_of(named)}/{part}.npz" for part in ("calibration", "test")}
     try:
         merged = _merged(root, [{**named, **files, "shift": []}])
-        collection_of(merged, root, source=str(root / FILE_NAME))
+        collection.collection_of(merged, root, source=str(root / collection.FILE_NAME))
     except FileError as error:
         raise FileError(f"cannot add to the existing collection: {error}") from None
 
@@ -263,10 +257,10 @@ def require_free(root: Path, named: Mapping[str, Any]) -> None:
 def _merged(root: Path, entries: Sequence[Entry]) -> Entry:
     """Return what is in a folder's ``collection.toml``, and these entries."""
     document: Entry = {"name": root.resolve().name, "cell": []}
-    file = root / FILE_NAME
+    file = root / collection.FILE_NAME
     if file.exists():
-        document, _ = read_description(root)
-        collection_of(document, root, source=str(file))
+        document, _ = collection.read_description(root)
+        collection.collection_of(document, root, source=str(file))
     cells: dict[str, Entry] = {name_of({"seed": 0, **cell}): cell for cell in document["cell"]}
     for entry in entries:
         old = cells.get(name_of(entry), entry)

@@ -18,17 +18,7 @@ from smallcal_lab.vision.extraction.store import registered
 from smallcal_lab.vision.images import open_images
 from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.paper.cells import Paper, PaperCell
-from smallcal_lab.vision.paper.work import (
-    Places,
-    Work,
-    entries_in,
-    link_table,
-    make_links,
-    missing_images,
-    wanted_images,
-    weights_here,
-    work_of,
-)
+from smallcal_lab.vision.paper.work import Places, Work, wanted_images, weights_here, work_of
 from smallcal_lab.vision.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -167,7 +157,7 @@ def plan_paper(
     (72, 30, None)
     """
     works = tuple(work_of(cell, paper, places) for cell in cells)
-    there, speeds = entries_in(places), {}
+    there, speeds = places.entries(), {}
     for work in works if measured else ():
         if work.cell.model not in speeds:
             speeds[work.cell.model] = measure(work.cell.model, work.recipe)
@@ -179,8 +169,7 @@ def plan_paper(
         works=works,
         speeds=speeds,
         images={
-            named: missing_images(places.images(named), parts)
-            for named, parts in wanted_images(cells).items()
+            named: places.missing(named, parts) for named, parts in wanted_images(cells).items()
         },
         weights={model: weights_here(model) for model in pretrained},
         trained=frozenset(work.cell.name for work in works if work.is_trained),
@@ -264,16 +253,16 @@ class Missing(InputError):
 
 def missing_for(works: Sequence[Work], places: Places) -> list[str]:
     """Return everything that is missing to make cells: images, weights, models; a line each."""
-    there = entries_in(places)
+    there = places.entries()
     todo = [work for work in works if not work.is_extracted(there)]
     found = []
     for named, parts in wanted_images(work.cell for work in todo).items():
         source = places.images(named)
         one = f"{source}:{parts[0]}" if parts else source  # of many parts the first is opened
-        found.append(missing_images(source, parts) or _complaint(open_images, one))
+        found.append(places.missing(named, parts) or _complaint(open_images, one))
     if not any(found):
         links = dict.fromkeys(shift for work in todo for shift in work.cell.shifts if shift.classes)
-        found += [_complaint(link_table, shift, places) for shift in links]
+        found += [_complaint(places.link_table, shift) for shift in links]
     tried = set()
     for work in todo:
         if work.recipe is not None and work.is_trained:
@@ -335,7 +324,7 @@ def run_paper(
             told(f"  {line}")
             _train(work, places, settings or RunSettings(), told)
         told(f"  {logits}")
-        if work.is_extracted(entries_in(places)):
+        if work.is_extracted(places.entries()):
             told("  its logits exist already")
         else:
             _extract(work, places, settings or RunSettings(), told)
@@ -371,7 +360,7 @@ def _extract(
     cell = work.cell
     for shift in cell.shifts:
         if shift.classes:
-            make_links(shift, places)
+            places.make_links(shift)
     done = extract(
         work.model,
         work.images,
@@ -388,7 +377,7 @@ def _extract(
 
 def _add_keys(cell: PaperCell, places: Places) -> None:
     """Write into the collection what ``smallcal logits`` does not: draws, and what a test is."""
-    entry = entries_in(places).get(cell.key)
+    entry = places.entries().get(cell.key)
     if entry is None or not (cell.draw or cell.test_is):
         return
     keys: dict[str, Any] = {"draw": list(cell.draw)} if cell.draw else {}

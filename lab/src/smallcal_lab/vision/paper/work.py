@@ -53,6 +53,58 @@ class Places:
         """The collection."""
         return self.out / "logits"
 
+    def entries(self) -> dict[str, Cell]:
+        """Return the cells of the collection by name; nothing if there is none yet."""
+        if not (self.logits / FILE_NAME).is_file():
+            return {}
+        return {cell.name: cell for cell in load_collection(self.logits).cells}
+
+    def missing(self, named: str, parts: Iterable[str]) -> str:
+        """Return what is missing of images, by a look at their folder; nothing if nothing is."""
+        source, kind = self.images(named), named.partition(":")[0]
+        if kind == HUB:
+            return ""  # to look would be to load it
+        try:
+            place, part = image_place(source)
+            there = image_parts(f"{kind}:{place}")
+        except SmallcalError as error:
+            return str(error)
+        lacking = [one for one in sorted([part] if part else parts) if one not in there]
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        return f"{source} lacks {', '.join(lacking[:3])}{more}" if lacking else ""
+
+    def make_links(self, shift: Shift) -> Path:
+        """Make a folder of links to the class folders that are wanted, or look whether it is there.
+
+        A model of 100 of ImageNet's classes can be shown ImageNet-V2 so, whose folders are numbers.
+        """
+        folder = self.links(shift)
+        with file_errors(f"cannot make links in {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, target in self.link_table(shift).items():
+                link = folder / name
+                if link.is_symlink() and Path(os.readlink(link)) != target:
+                    link.unlink()
+                if not link.is_symlink():
+                    link.symlink_to(target, target_is_directory=True)
+        return folder
+
+    def link_table(self, shift: Shift) -> dict[str, Path]:
+        """Return the folder of each class that is wanted."""
+        classes = open_images(self.images(shift.classes)).classes
+        source = self.images(shift.data)
+        images = open_images(source)
+        if not isinstance(images.pixels, Files):
+            raise InputError(f"{source}: classes can be chosen only from sets in class folders")
+        root = images.pixels.root
+        named = {name: name for name in images.classes}
+        if not set(classes) <= set(named) and shift.kind == "imagenet-v2":
+            # Its folders are called by the column, the other's by the wnid.
+            named = {wnid: str(column) for column, wnid in enumerate(all_wnids(root))}
+        if strange := next((name for name in classes if named.get(name) not in images.classes), ""):
+            raise FileError(f"{source} has no class {strange}, which {shift.classes} has")
+        return {name: (root / named[name]).absolute() for name in classes}
+
 
 @dataclass(frozen=True)
 class Work:
@@ -240,56 +292,7 @@ def _names_of(shift: Shift, places: Places, *, brief: bool = False) -> list[str]
     return [f"{whole}:{kind}-{severity}" for kind, severity in shift.parts] or [whole]
 
 
-def make_links(shift: Shift, places: Places) -> Path:
-    """Make a folder of links to the class folders that are wanted, or look whether it is there.
-
-    A model of 100 of ImageNet's classes can be shown ImageNet-V2 so, whose folders are numbers.
-    """
-    folder = places.links(shift)
-    with file_errors(f"cannot make links in {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, target in link_table(shift, places).items():
-            link = folder / name
-            if link.is_symlink() and Path(os.readlink(link)) != target:
-                link.unlink()
-            if not link.is_symlink():
-                link.symlink_to(target, target_is_directory=True)
-    return folder
-
-
-def link_table(shift: Shift, places: Places) -> dict[str, Path]:
-    """Return the folder of each class that is wanted."""
-    classes = open_images(places.images(shift.classes)).classes
-    source = places.images(shift.data)
-    images = open_images(source)
-    if not isinstance(images.pixels, Files):
-        raise InputError(f"{source}: classes can be chosen only from sets in class folders")
-    root = images.pixels.root
-    named = {name: name for name in images.classes}
-    if not set(classes) <= set(named) and shift.kind == "imagenet-v2":
-        # Its folders are called by the column, the other's by the wnid.
-        named = {wnid: str(column) for column, wnid in enumerate(all_wnids(root))}
-    if strange := next((name for name in classes if named.get(name) not in images.classes), ""):
-        raise FileError(f"{source} has no class {strange}, which {shift.classes} has")
-    return {name: (root / named[name]).absolute() for name in classes}
-
-
 # --- what is there -------------------------------------------------------------------------------
-
-
-def missing_images(source: str, parts: Iterable[str] = ()) -> str:
-    """Return what is missing of a set of images, by a look at its folder; nothing if nothing is."""
-    kind = source.partition(":")[0]
-    if kind == HUB:
-        return ""  # to look would be to load it
-    try:
-        place, part = image_place(source)
-        there = image_parts(f"{kind}:{place}")
-    except SmallcalError as error:
-        return str(error)
-    lacking = [one for one in sorted([part] if part else parts) if one not in there]
-    more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-    return f"{source} lacks {', '.join(lacking[:3])}{more}" if lacking else ""
 
 
 def wanted_images(cells: Iterable[PaperCell]) -> dict[str, list[str]]:
@@ -318,10 +321,3 @@ def weights_here(source: str) -> bool | None:
             found = (try_to_load_from_cache(f"{owner}{name}", file) for file in _WEIGHTS)
             return any(isinstance(one, str) for one in found)
     return None
-
-
-def entries_in(places: Places) -> dict[str, Cell]:
-    """Return what the collection has by name; nothing if there is none yet."""
-    if not (places.logits / FILE_NAME).is_file():
-        return {}
-    return {cell.name: cell for cell in load_collection(places.logits).cells}

@@ -91,6 +91,37 @@ class Place:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
+    def device(self, name: str) -> torch.device:
+        """Return a device that is there."""
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            several = name == "cuda" and self.world > 1
+            device = torch.device(name, self.local) if several else torch.device(name)
+            torch.empty(1, device=device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            why = one_line(error)[:120]
+            raise InputError(f"the device {name!r} is not available: {why}") from None
+        return device
+
+    @contextmanager
+    def together(self, device: torch.device) -> Iterator[None]:
+        """Join the processes while the block works, unless they are joined already."""
+        if self.world == 1 or distributed.is_initialized():
+            yield
+            return
+        gpu = device.type == "cuda"
+        if gpu:
+            torch.cuda.set_device(device)
+        try:
+            distributed.init_process_group("nccl" if gpu else "gloo")
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
+        try:
+            yield
+        finally:
+            distributed.destroy_process_group()
+
     def shared(self, value: Any) -> Any:
         """Return what the first process has; all wait for it."""
         held = [value]
@@ -125,39 +156,6 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     if "LOCAL_RANK" not in environment:
         return Place()
     return Place(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
-
-
-def device_named(name: str, place: Place) -> torch.device:
-    """Return a device that is there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        several = name == "cuda" and place.world > 1
-        device = torch.device(name, place.local) if several else torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        why = one_line(error)[:120]
-        raise InputError(f"the device {name!r} is not available: {why}") from None
-    return device
-
-
-@contextmanager
-def together(place: Place, device: torch.device) -> Iterator[None]:
-    """Join the processes while the block works, unless they are joined already."""
-    if place.world == 1 or distributed.is_initialized():
-        yield
-        return
-    gpu = device.type == "cuda"
-    if gpu:
-        torch.cuda.set_device(device)
-    try:
-        distributed.init_process_group("nccl" if gpu else "gloo")
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"cannot connect the processes: {one_line(error)[:200]}") from None
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
 
 
 # --- batches -------------------------------------------------------------------------------------

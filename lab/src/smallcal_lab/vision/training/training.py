@@ -27,14 +27,7 @@ from typing import Any
 import numpy as np
 
 from smallcal.data.shown import one_line
-from smallcal.errors import (
-    FileError,
-    InputError,
-    MissingExtraError,
-    SmallcalError,
-    file_errors,
-    needing,
-)
+from smallcal.errors import FileError, InputError, MissingExtraError, SmallcalError, file_errors
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.lock import FILE_NAME, alone_in
 from smallcal.io.paths import require_apart
@@ -49,19 +42,9 @@ from smallcal_lab.vision.models.opening import open_model
 from smallcal_lab.vision.models.source import CODE, checkpoint_of, split_source
 from smallcal_lab.vision.models.weights import FORMAT, read_weights
 from smallcal_lab.vision.splits import CALIBRATION, TRAIN, ImageSplit, split_images
-from smallcal_lab.vision.training.batches import (
-    START,
-    device_named,
-    draw_from,
-    own_chance,
-    place_of,
-    together,
-)
+from smallcal_lab.vision.training.batches import START, draw_from, own_chance, place_of
 from smallcal_lab.vision.training.loop import Epoch, Step, Trainer
 from smallcal_lab.vision.training.recipe import NO_SPLIT, Recipe, read_recipe
-
-with needing("torch", "vision", "training", of="smallcal-lab"):
-    import torch
 
 _CHECKPOINT = "checkpoint:"
 
@@ -129,9 +112,9 @@ def train(
     asked = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     asked = asked.changed(changes or {})
     place = place_of()
-    device = device_named(asked.training.device, place)
+    device = place.device(asked.training.device)
     folder = RunFolder(Path(run))
-    with own_chance(), together(place, device), ExitStack() as stack:
+    with own_chance(), place.together(device), ExitStack() as stack:
         images, split = _images(asked)
         if isinstance(images.pixels, Files):  # a run among its classes would be taken for one
             require_apart(folder.folder, images.pixels.root)
@@ -343,6 +326,8 @@ class RunFolder:
 
     def write(self, checkpoint: dict[str, Any], log: Sequence[Epoch]) -> None:
         """Write the checkpoint, then the log."""
+        import torch
+
         try:
             with atomic_path(self.last) as path:
                 torch.save(checkpoint, path)
