@@ -322,29 +322,27 @@ def run_paper(
         *trains, logits = (shown.command(words) for words in work.commands)
         for line in trains:
             told(f"  {line}")
-            _train(work, places, settings or RunSettings(), told)
+            _train(work, settings or RunSettings(), told)
         told(f"  {logits}")
         if work.is_extracted(places.entries()):
             told("  its logits exist already")
         else:
-            _extract(work, places, settings or RunSettings(), told)
+            _extract(work, settings or RunSettings(), told)
         _add_keys(work.cell, places)
     return load_collection(places.logits)
 
 
-def _train(
-    work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
-) -> None:
+def _train(work: Work, settings: RunSettings, told: Callable[[str], object]) -> None:
     from smallcal_lab.vision.training.training import RunFolder, train  # it imports torch
 
     assert work.recipe is not None
-    own: dict[str, Any] = {"data.source": places.images(work.cell.train)}
+    own: dict[str, Any] = {"data.source": work.places.images(work.cell.train)}
     if settings.device != "auto":
         own["training.device"] = settings.device
     if settings.workers is not None:
         own["training.workers"] = settings.workers
     recipe = work.recipe.changed(own)
-    folder = places.run(work.cell)
+    folder = work.places.run(work.cell)
     RunFolder(folder).require(recipe)
     if work.is_trained:
         told("  it is trained already")
@@ -352,19 +350,17 @@ def _train(
         train(recipe, folder, on_epoch=lambda row, epochs: told(f"  {row.line(epochs)}"))
 
 
-def _extract(
-    work: Work, places: Places, settings: RunSettings, told: Callable[[str], object]
-) -> None:
+def _extract(work: Work, settings: RunSettings, told: Callable[[str], object]) -> None:
     from smallcal_lab.vision.extraction.extracting import CellName, ExtractionSettings, extract
 
     cell = work.cell
     for shift in cell.shifts:
         if shift.classes:
-            places.make_links(shift)
+            work.places.make_links(shift)
     done = extract(
         work.model,
         work.images,
-        places.logits,
+        work.places.logits,
         cell=CellName(cell.dataset, cell.backbone, cell.seed),
         settings=ExtractionSettings(
             batch_size=settings.batch_size, workers=settings.workers, device=settings.device
