@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.paper.run import Plan
     from smallcal_lab.vision.paper.work import Places
 
-#: Cells whose commands are shown without being asked for.
-_FEW = 6
-#: Where a comparison with the printed numbers is kept.
-_REPRODUCED = "reproduced"
-
 #: It trains and takes logits, which call it so, and ends in a study, which calls it otherwise.
 _OUT = ("-o", "--output", "--out")
 
@@ -118,7 +113,7 @@ def _to_stderr(line: str) -> None:
 
 def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
     """Compare with the printed numbers, where all seeds of one are there; else say what to do."""
-    logits, kept = str(places.logits), str(places.out / _REPRODUCED)
+    logits, kept = str(places.logits), str(places.out / "reproduced")
     own = None if known.reference == "paper" else known.reference
     more = ["--reference", own] if own else []
     again = shown.command(["smallcal", "study", "reproduce", logits, "--out", kept, *more])
@@ -157,7 +152,7 @@ def _show_plan(found: Plan, *, whole: bool) -> None:
     words = {name: "not there" if " is not there" in why else why for name, why in states.items()}
     rows = [{"images": name, "there?": why or "there"} for name, why in words.items()]
     _show_table(rows, text=(0, 1))
-    if len(found.works) > _FEW:
+    if len(found.works) > 6:
         terminal.say("With --cells and a few of them, the commands are shown here.", "")
     else:
         for work in found.works:

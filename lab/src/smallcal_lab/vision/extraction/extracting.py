@@ -42,11 +42,6 @@ with needing("torch", "vision", "running image models", of="smallcal-lab"):
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
-#: Processes that load images, where the user does not say and there are this many processors.
-_MOST_WORKERS = 8
-#: Below so many images it takes longer to start processes than to read them.
-_FEW = 512
-
 
 @dataclass(frozen=True)
 class ExtractionSettings:
@@ -289,9 +284,9 @@ def _run(
 
 
 def _workers(images: int) -> int:
-    """Return how many processes load images, where the user does not say."""
+    """Return how many processes load images: to start them takes longer than to read a few."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(_MOST_WORKERS, there or 1) if images >= _FEW else 0
+    return min(8, there or 1) if images >= 512 else 0
 
 
 def _arrays(

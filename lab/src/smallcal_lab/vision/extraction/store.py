@@ -45,7 +45,6 @@ FORMAT, VERSION = "smallcal-logits", 1
 
 #: Images of a part, which are what a kill costs at most; of small ones, which are quick, more.
 PART_IMAGES = 512
-_USUAL_SIDE, _MOST_TIMES = 224, 4
 
 #: What to do where a cell of the same name is there.
 _RENAME = {
@@ -74,7 +73,7 @@ class SetStore:
     def parts(self) -> list[range]:
         """The rows of all parts, done or not: whole batches, more where images are small."""
         n, size, side = len(self.images), self.how["batch_size"], max(self.asked["input"]["size"])
-        wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
+        wanted = PART_IMAGES * min(4, max(1, (224 // side) ** 2))
         rows = max(1, wanted // size) * size
         return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 

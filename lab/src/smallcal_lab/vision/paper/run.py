@@ -202,10 +202,8 @@ def measure(source: str, recipe: Recipe | None = None) -> Speed:
             n = min(_MOST, max(_LEAST, int(_PATIENCE / (first * _STEP))))
         apply = _seconds(module, batch[:n], train=False, precision="bfloat16")
         train = _seconds(module, batch[:n], train=True, precision=precision)
-    except (SmallcalError, ImportError) as error:
-        return Speed(reason=one_line(error))
-    except RuntimeError as error:  # out of memory, most of all
-        return Speed(reason=f"{type(error).__name__}: {one_line(error)[:120]}")
+    except (SmallcalError, ImportError, RuntimeError) as error:  # out of memory, most of all
+        return Speed(reason=one_line(error)[:200])
     flops = float(counter.get_total_flops())
     return Speed(train, apply, flops, str(torch.cuda.get_device_name()) if gpu else name)
 
