@@ -171,7 +171,7 @@ def extract(
         make_folder(folder)
     what, instead = f"the cell {folder}", "another folder with --output"
     with alone_in(folder, what=what, instead=instead) as certain:
-        manifest = store.begin_cell(folder, named, source=found.source, weights=found.fingerprint)
+        manifest = store.begin_cell(folder, named, found)
         if split is not None:
             split.save(folder / store.SPLIT)
         if certain:  # what a killed process had not finished writing

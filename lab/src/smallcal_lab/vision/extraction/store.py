@@ -39,6 +39,7 @@ from smallcal.io.resumable import MAX_BYTES, changes
 from smallcal_lab.studies import collection
 from smallcal_lab.studies.portions import EVERY
 from smallcal_lab.vision.extraction.cell_images import LogitSet
+from smallcal_lab.vision.models.model import VisionModel
 
 MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
 FORMAT, VERSION = "smallcal-logits", 1
@@ -153,22 +154,20 @@ class SetStore:
 # --- the manifest of a cell ----------------------------------------------------------------------
 
 
-def begin_cell(
-    folder: Path, named: Mapping[str, Any], *, source: str, weights: str
-) -> dict[str, Any]:
+def begin_cell(folder: Path, named: Mapping[str, Any], model: VisionModel) -> dict[str, Any]:
     """Return the manifest of a cell, begun if need be; that of another model is an error."""
     file = folder / MANIFEST
     found: dict[str, Any]
     if not file.exists():
         found = {"format": FORMAT, "version": VERSION, **named}
-        found |= {"model": source, "weights": weights, "sets": {}}
+        found |= {"model": model.source, "weights": model.fingerprint, "sets": {}}
         write_cell(folder, found)
         return found
     found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
     about = [found.get("format"), found.get("version")] if isinstance(found, dict) else []
     if about != [FORMAT, VERSION]:
         raise FileError(f"{file} is not a manifest of logits, or one of another version")
-    if found["weights"] != weights:
+    if found["weights"] != model.fingerprint:
         raise InputError(
             f"{folder} holds logits of another model ({found['model']}, with other weights); ",
             **_RENAME,

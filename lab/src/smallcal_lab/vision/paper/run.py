@@ -310,6 +310,7 @@ def run_paper(
         Of all logits in the folder, for :func:`smallcal_lab.studies.run` and the like. If images
         or weights are missing, nothing begins; if a step fails, finished work is kept.
     """
+    settings = settings or RunSettings()
     works = [work_of(cell, paper, places) for cell in cells]
     if lines := missing_for(works, places):
         error = Missing("; ".join(lines))
@@ -320,12 +321,12 @@ def run_paper(
         *trains, logits = (shown.command(words) for words in work.commands)
         for line in trains:
             told(f"  {line}")
-            _train(work, settings or RunSettings(), told)
+            _train(work, settings, told)
         told(f"  {logits}")
         if work.is_extracted(places.entries()):
             told("  its logits exist already")
         else:
-            _extract(work, settings or RunSettings(), told)
+            _extract(work, settings, told)
         _add_keys(work.cell, places)
     return load_collection(places.logits)
 

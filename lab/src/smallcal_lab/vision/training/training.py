@@ -170,17 +170,18 @@ def _images(recipe: Recipe) -> tuple[ImageSet, ImageSplit | None]:
 def _model(recipe: Recipe, folder: RunFolder, images: ImageSet, *, resumed: bool) -> VisionModel:
     """Open the model as it is at the start, or as the last epoch left it."""
     said, classes = recipe.model, len(images.classes)
-    if resumed:
-        return open_model(checkpoint_of(folder.last, said.source))
     draw_from(recipe.training.seed, START)
     try:
-        model = open_model(
-            said.source,
-            checkpoint=said.weights or None,
-            classes=classes,
-            options=_options(recipe),
-            pretrained=said.pretrained,
-        )
+        if resumed:
+            model = open_model(checkpoint_of(folder.last, said.source))
+        else:
+            model = open_model(
+                said.source,
+                checkpoint=said.weights or None,
+                classes=classes,
+                options=_options(recipe),
+                pretrained=said.pretrained,
+            )
     except FileError as error:  # a recipe names weights that cannot be fetched in its own way
         for words in BY_HAND:
             error = error.calling(words, "give their file: --set model.weights=FILE")
