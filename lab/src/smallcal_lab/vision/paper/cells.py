@@ -40,9 +40,6 @@ from smallcal_lab.vision.splits import known_rule
 #: The paper's own cells.
 PAPER = Path(__file__).parent / "paper.toml"
 
-#: What its numbers are called, which come with smallcal.
-THE_PAPER = "paper"
-
 _ALL = STANDARD + EXTRA
 
 #: Kinds of images that have corruptions as parts, with those that the paper takes.
@@ -142,18 +139,13 @@ class Paper:
         for name, reason in self.elsewhere.items():
             if _is_called(text, name):
                 return f"{name} is not made here: {reason}"
-        depth = min(text.strip("/").count("/"), 2)
-        like = dict.fromkeys(_heads(cell.name)[depth] for cell in self.cells)
+        depth = text.strip("/").count("/") + 1
+        like = dict.fromkeys("/".join(cell.name.split("/")[:depth]) for cell in self.cells)
         return f"no cell is called {text!r}; {choose(text, like)}"
 
 
-def _heads(name: str) -> list[str]:
-    words = name.split("/")
-    return ["/".join(words[:n]) for n in range(1, len(words) + 1)]
-
-
 def _is_called(text: str, name: str) -> bool:
-    return any(fnmatchcase(head, text.strip("/")) for head in _heads(name))
+    return fnmatchcase(f"{name}/", f"{text.strip('/')}/*")
 
 
 def load_paper(file: str | os.PathLike[str] | None = None) -> Paper:
@@ -183,7 +175,7 @@ def load_paper(file: str | os.PathLike[str] | None = None) -> Paper:
             _require_images(data)
             whole_number(many, data, least=1)
     name, reference = document.get("name", path.stem), document.get("reference", "")
-    if reference and reference != THE_PAPER:
+    if reference and reference != "paper":  # whose numbers come with smallcal
         reference = str(path.parent / reference)
     return Paper(name, tuple(cells), dict(elsewhere), images, path, reference)
 
