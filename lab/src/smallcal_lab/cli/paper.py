@@ -180,7 +180,8 @@ def _cell_rows(found: Plan) -> list[dict[str, str]]:
     """Return backbones under their data sets: whole names would not fit beside the rest."""
     rows: list[dict[str, str]] = []
     dataset = ""
-    for group in found.groups():
+    order = [work.cell.dataset for work in found.works]
+    for group in sorted(found.groups(), key=lambda group: order.index(group[0].cell.dataset)):
         first, names = group[0], {work.cell.name for work in group}
         if first.cell.dataset != dataset:
             dataset = first.cell.dataset
