@@ -27,7 +27,9 @@ def logits(
     data: Annotated[
         str, argument("DATA", "Images to test on: folder:DIR, cifar100:DIR, imagenet:DIR:val, ...")
     ],
-    output: Annotated[str, option("DIR", "Collection folder, new or existing.", "-o", "--output")],
+    output: Annotated[
+        str, option("DIR", "Collection folder; an interrupted run resumes.", "-o", "--output")
+    ],
     split: Annotated[
         str | None, option("RULE|FILE.json", "Divide DATA: halves, first-5, or a saved split.")
     ] = None,
@@ -78,7 +80,7 @@ def logits(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run an image model and save logits as a collection; an interrupted run resumes."""
+    """Run an image model and save logits and features as a collection for studies."""
     # Here: they need Pillow and torch, and a list of options does not.
     from smallcal_lab import vision
 
