@@ -17,6 +17,11 @@ _MODELS = (
     "timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE, torch:package.module:factory, or "
     "checkpoint:FILE."
 )
+_IMAGES = "Images to test on, as folder:DIR, cifar100:DIR, imagenet:DIR:val, and so on."
+_OUTPUT = "Collection folder, new or existing; an interrupted run resumes."
+_SPLIT = "Divide DATA into calibration and test: halves, first-5, or a saved split."
+_WHOLE = "Keep the shifted versions of calibration images in shifted sets."
+_SEED = "The cell's seed. Default: that of the checkpoint, else 0."
 _SHIFTS = "Shifted test set, such as imagenet-r:DIR or cifar100-c:DIR (all parts). May be repeated."
 _PRECISIONS = "auto|float32|bfloat16|float16"
 
@@ -24,15 +29,9 @@ _PRECISIONS = "auto|float32|bfloat16|float16"
 def logits(
     context: typer.Context,
     model: Annotated[str, argument("MODEL", _MODELS)],
-    data: Annotated[
-        str, argument("DATA", "Images to test on: folder:DIR, cifar100:DIR, imagenet:DIR:val, ...")
-    ],
-    output: Annotated[
-        str, option("DIR", "Collection folder; an interrupted run resumes.", "-o", "--output")
-    ],
-    split: Annotated[
-        str | None, option("RULE|FILE.json", "Divide DATA: halves, first-5, or a saved split.")
-    ] = None,
+    data: Annotated[str, argument("DATA", _IMAGES)],
+    output: Annotated[str, option("DIR", _OUTPUT, "-o", "--output", show_default=False)],
+    split: Annotated[str | None, option("RULE|FILE.json", _SPLIT)] = None,
     calibration: Annotated[
         str | None, option("DATA", "Calibrate on other images, such as cifar100:DIR:train.")
     ] = None,
@@ -50,16 +49,12 @@ def logits(
     corrupt_images: Annotated[
         int | None, option("N", "Corrupt only this many test images, evenly spaced.", min=1)
     ] = None,
-    whole_shifts: Annotated[
-        bool, flag("--whole-shifts", "Keep shifted versions of calibration images in shifted sets.")
-    ] = False,
+    whole_shifts: Annotated[bool, flag("--whole-shifts", _WHOLE)] = False,
     dataset: Annotated[
         str | None, option("NAME", "Name of the data set in the collection.")
     ] = None,
     backbone: Annotated[str | None, option("NAME", "Name of the model in the collection.")] = None,
-    seed: Annotated[
-        int | None, option("N", "The cell's seed. Default: the checkpoint's, else 0.", min=0)
-    ] = None,
+    seed: Annotated[int | None, option("N", _SEED, min=0, max=2**32 - 1)] = None,
     checkpoint: Annotated[
         str | None, option("FILE", "Weights to load into the model: .pt or .safetensors.")
     ] = None,

@@ -39,7 +39,8 @@ def train(
     epochs: Annotated[int | None, option("N", "Overrides the recipe.", min=1)] = None,
     seed: Annotated[int | None, option("N", "Overrides the recipe.", min=0, max=2**32 - 1)] = None,
     device: Annotated[
-        str | None, option("NAME", "Such as cpu, cuda or cuda:1. Default: a GPU if there is one.")
+        str | None,
+        option("NAME", "Device, such as cpu, cuda or cuda:1. Default: a GPU if there is one."),
     ] = None,
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
