@@ -31,7 +31,7 @@ from smallcal_lab.vision import (
 )
 from smallcal_lab.vision.cifar import NAMES, SIDE, Rows
 from smallcal_lab.vision.extraction.cell_images import LogitSet
-from smallcal_lab.vision.extraction.run import Batch, Batches
+from smallcal_lab.vision.extraction.extracting import Batches
 from smallcal_lab.vision.loading import loader_of
 from smallcal_lab.vision.models.model import Preprocess
 
@@ -89,14 +89,12 @@ def photographs(n):
 
 def plain(model, sets, workers):
     """Run the model over the sets, and keep what comes out."""
-    starts = [(k, at) for k, one in enumerate(sets) for at in range(0, len(one), BATCH)]
-    batches = [Batch(k, at, min(len(sets[k]), at + BATCH)) for k, at in starts]
-    loading = Batches(sets, batches, model.preprocess)
-    loader = loader_of(loading, range(len(batches)), workers=workers)
     kept = []
     with torch.inference_mode():
-        for pixels in loader:
-            kept.append([output.numpy() for output in model.outputs(pixels)])
+        for one in sets:
+            batches = [range(at, min(len(one), at + BATCH)) for at in range(0, len(one), BATCH)]
+            for pixels in loader_of(Batches(one, model.preprocess), batches, workers=workers):
+                kept.append([output.numpy() for output in model.outputs(pixels)])
     return [np.concatenate(arrays) for arrays in zip(*kept, strict=True)]
 
 

@@ -816,7 +816,9 @@ def test_without_matplotlib_the_command_says_what_to_install(cli, run_folder, mo
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = cli("study", "show", run_folder, "--figures", "f")
     assert (code, out) == (2, "")
-    assert err.endswith("needs the package 'matplotlib': pip install 'smallcal[plots]' [missing-extra]\n")
+    assert err.endswith(
+        "needs the package 'matplotlib': pip install 'smallcal[plots]' [missing-extra]\n"
+    )
     assert not Path("f").exists()
 
 

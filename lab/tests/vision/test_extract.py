@@ -29,7 +29,7 @@ from smallcal_lab.vision import (
 )
 from smallcal_lab.vision.extraction import store
 from smallcal_lab.vision.extraction.cell_images import LogitSet
-from smallcal_lab.vision.extraction.run import Batch, Batches
+from smallcal_lab.vision.extraction.extracting import Batches
 from smallcal_lab.vision.loading import loading
 from smallcal_lab.vision.models.model import checkpoint_of
 from support.layouts import crops, photograph, wnids, write_cifar10, write_folders
@@ -277,10 +277,9 @@ def test_a_model_that_is_no_module_and_gives_arrays(photos, tmp_path):
 
 def test_batches_can_be_sent_to_other_processes(photos):
     model, images = open_model(f"{NET}?num_classes=3"), open_images(f"folder:{photos}")
-    sets = [LogitSet("test", images, corruption=("fog", 3, 0))]
-    batches = Batches(sets, [Batch(0, 2, 5)], model.preprocess)
+    batches = Batches(LogitSet("test", images, corruption=("fog", 3, 0)), model.preprocess)
     again = pickle.loads(pickle.dumps(batches))
-    assert torch.equal(again[0], batches[0])
+    assert torch.equal(again[range(2, 5)], batches[range(2, 5)])
     with pytest.raises(sc.InputError, match="cannot be sent to processes"), loading(Unstartable()):
         pass
 
@@ -315,7 +314,7 @@ def test_a_checkpoint_knows_its_seed_and_its_classes(photos, tmp_path):
     wanted = CellImages(f"folder:{photos}", split="halves")
     done = extract(checkpoint_of(tmp_path / "last.pt", NET), wanted, tmp_path / "out", settings=FEW)
     assert done.cells == ("photos__Net__s7",)
-    with pytest.raises(sc.InputError, match="'dog' is column 0 of the model and class 1"):
+    with pytest.raises(sc.InputError, match="'cat' is 1 there and 0 here"):
         extract(checkpoint_of(tmp_path / "moved.pt", NET), wanted, tmp_path / "no", settings=FEW)
 
 

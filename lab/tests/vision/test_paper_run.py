@@ -13,9 +13,7 @@ import smallcal as sc
 from smallcal_lab.cli import paper as verb
 from smallcal_lab.studies import load_collection
 from smallcal_lab.vision import Places, RunSettings, load_paper, open_images, plan_paper, run_paper
-from smallcal_lab.vision.paper.links import make_links
-from smallcal_lab.vision.paper.measure import measure
-from smallcal_lab.vision.paper.run import missing_for
+from smallcal_lab.vision.paper.run import measure, missing_for
 from smallcal_lab.vision.paper.work import work_of
 from support.layouts import wnids, write_folders
 
@@ -261,7 +259,7 @@ def test_costs_are_those_of_the_images_and_the_batch_that_was_measured(small):
     assert (work.steps, work.seen) == (48, 78)
     assert plan.hours([work]) == pytest.approx((48 * speed.train + 78 * speed.apply) / 3600)
     flops = (3 * 48 + 78) * speed.flops
-    assert plan.gpu_hours([work]) == pytest.approx(flops / 2e12 / 3600)
+    assert plan.hours([work], counted=True) == pytest.approx(flops / 2e12 / 3600)
     # Two convolutions and a layer of three classes, counted by hand for the width that is asked.
     first, second, last = 7 * 7 * 8 * 27, 3 * 3 * 4 * 72, 4 * 3
     assert speed.flops == 2 * (first + second + last)
@@ -288,7 +286,7 @@ def test_links_show_a_model_of_some_classes_the_folders_of_version_2(tmp_path):
     shift = load_paper(tmp_path / "mine.toml").cells[2].shifts[0]
     places = Places(tmp_path, tmp_path / "out")
     for _ in range(2):  # what is there is left as it is
-        folder = make_links(shift, places)
+        folder = places.make_links(shift)
     images = open_images(f"folder:{folder}")
     assert images.classes == tuple(own)
     assert images.name == "imagenet-v2"
@@ -297,7 +295,7 @@ def test_links_show_a_model_of_some_classes_the_folders_of_version_2(tmp_path):
     )
     shutil.rmtree(v2 / "12")
     with pytest.raises(sc.FileError, match=f"has no class {names[12]}"):
-        make_links(shift, places)
+        places.make_links(shift)
 
 
 def test_imagenet_r_is_calibrated_on_clean_images_of_its_classes(here):

@@ -33,13 +33,14 @@ from smallcal_lab.vision.training.batches import (
     Batches,
     Loaded,
     Mixer,
+    Place,
     draw_from,
     own_chance,
     pieces,
+    place_of,
     training_transform,
 )
-from smallcal_lab.vision.training.optimisation import loss_of, optimizer_of, rate_of, schedule_of
-from smallcal_lab.vision.training.processes import Place, device_named, place_of
+from smallcal_lab.vision.training.loop import loss_of, optimizer_of, rate_of
 from smallcal_lab.vision.training.recipe import Loss, read_recipe
 from support.photos import photos
 from support.trained_nets import conv
@@ -89,9 +90,6 @@ def test_rates_are_those_of_timms_cosine(epochs, warmup, final):
         theirs, t_initial=epochs, lr_min=final, warmup_t=warmup, warmup_lr_init=1e-6
     )
     wanted = rates(theirs, lambda epoch: cosine.step(epoch + 1), epochs)
-    ours = torch.optim.SGD([weight], lr=said.optimizer.lr)
-    schedule = schedule_of(said, ours)
-    np.testing.assert_allclose(rates(ours, lambda _: schedule.step(), epochs), wanted, rtol=1e-12)
     np.testing.assert_allclose([rate_of(said, epoch) for epoch in range(epochs)], wanted, 1e-12)
 
 
@@ -166,7 +164,7 @@ def test_processes_share_out_each_batch():
     assert len(set(seen.tolist())) == 48
     other = np.concatenate([rows for _, rows in Batches(50, 16, 3, Place()).of(2)])
     assert (seen != other).any()
-    with pytest.raises(InputError, match="9 images to train on are fewer than one batch"):
+    with pytest.raises(InputError, match="9 images are fewer than one batch"):
         Batches(9, 16, 0, Place())
     with pytest.raises(InputError, match="must be a multiple of 6 for 3 processes"):
         Batches(90, 16, 0, Place(0, 3))
@@ -244,7 +242,7 @@ def test_what_preprocessing_raises_is_one_line(pictures):
 
     found = Loaded(pictures, failing)[(0, np.array([3]))]
     assert isinstance(found, InputError)
-    assert str(found).startswith("images: preprocessing a/03.jpg: KeyError: ")
+    assert str(found).startswith("images: row 3 (a/03.jpg): KeyError: ")
     assert "\n" not in str(found)
     sizes = iter([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)])
     found = Loaded(pictures, lambda image: next(sizes))[(0, np.array([3, 4]))]
@@ -378,10 +376,8 @@ def test_temperatures_may_stand_for_features():
 
 def test_processes_and_devices_that_cannot_be():
     assert place_of({"RANK": "0"}) == Place()
-    with pytest.raises(InputError, match="RANK=3, WORLD_SIZE=2"):
-        place_of({"RANK": "3", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="the device 'cuda' is not available: ") as caught:
-            device_named("cuda", Place())
+            Place().device("cuda")
         assert "\n" not in str(caught.value)
-        assert device_named("auto", Place()).type == "cpu"
+        assert Place().device("auto").type == "cpu"

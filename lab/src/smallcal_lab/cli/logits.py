@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,45 +13,25 @@ from smallcal.data import shown
 from smallcal.errors import InputError
 from smallcal_lab.cli.study import size_of
 
-if TYPE_CHECKING:
-    from smallcal_lab.vision import Extracted
-
-_MOST_SEED = 2**32 - 1
+_MODELS = (
+    "timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE, torch:package.module:factory, or "
+    "checkpoint:FILE."
+)
+_IMAGES = "Images to test on, as folder:DIR, cifar100:DIR, imagenet:DIR:val, and so on."
+_OUTPUT = "Collection folder, new or existing; an interrupted run resumes."
+_SPLIT = "Divide DATA into calibration and test: halves, first-5, or a saved split."
+_WHOLE = "Keep the shifted versions of calibration images in shifted sets."
+_SEED = "The cell's seed. Default: that of the checkpoint, else 0."
+_SHIFTS = "Shifted test set, such as imagenet-r:DIR or cifar100-c:DIR (all parts). May be repeated."
+_PRECISIONS = "auto|float32|bfloat16|float16"
 
 
 def logits(
     context: typer.Context,
-    model: Annotated[
-        str,
-        argument(
-            "MODEL",
-            "timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE, torch:package.module:factory, or "
-            "checkpoint:FILE.",
-        ),
-    ],
-    data: Annotated[
-        str,
-        argument(
-            "DATA", "Images to test on, as folder:DIR, cifar100:DIR, imagenet:DIR:val, and so on."
-        ),
-    ],
-    output: Annotated[
-        str,
-        option(
-            "DIR",
-            "Collection folder, new or existing; an interrupted run resumes.",
-            "-o",
-            "--output",
-            show_default=False,
-        ),
-    ],
-    split: Annotated[
-        str | None,
-        option(
-            "RULE|FILE.json",
-            "Divide DATA into calibration and test: halves, first-5, or a saved split.",
-        ),
-    ] = None,
+    model: Annotated[str, argument("MODEL", _MODELS)],
+    data: Annotated[str, argument("DATA", _IMAGES)],
+    output: Annotated[str, option("DIR", _OUTPUT, "-o", "--output", show_default=False)],
+    split: Annotated[str | None, option("RULE|FILE.json", _SPLIT)] = None,
     calibration: Annotated[
         str | None, option("DATA", "Calibrate on other images, such as cifar100:DIR:train.")
     ] = None,
@@ -59,14 +39,7 @@ def logits(
         str | None, option("RULE|FILE.json", "Use only part of them: 5%, or the split of a run.")
     ] = None,
     split_seed: Annotated[int, option("N", "Seed of random splits.", min=0)] = 0,
-    shift: Annotated[
-        list[str] | None,
-        option(
-            "DATA",
-            "Shifted test set, such as imagenet-r:DIR or cifar100-c:DIR (all parts). May be "
-            "repeated.",
-        ),
-    ] = None,
+    shift: Annotated[list[str] | None, option("DATA", _SHIFTS)] = None,
     corrupt: Annotated[
         str | None,
         option("all|standard|A,B,...", "Also corrupt the test images: 19 kinds, 15, or by name."),
@@ -76,20 +49,12 @@ def logits(
     corrupt_images: Annotated[
         int | None, option("N", "Corrupt only this many test images, evenly spaced.", min=1)
     ] = None,
-    whole_shifts: Annotated[
-        bool,
-        flag("--whole-shifts", "Keep the shifted versions of calibration images in shifted sets."),
-    ] = False,
+    whole_shifts: Annotated[bool, flag("--whole-shifts", _WHOLE)] = False,
     dataset: Annotated[
         str | None, option("NAME", "Name of the data set in the collection.")
     ] = None,
     backbone: Annotated[str | None, option("NAME", "Name of the model in the collection.")] = None,
-    seed: Annotated[
-        int | None,
-        option(
-            "N", "The cell's seed. Default: that of the checkpoint, else 0.", min=0, max=_MOST_SEED
-        ),
-    ] = None,
+    seed: Annotated[int | None, option("N", _SEED, min=0, max=2**32 - 1)] = None,
     checkpoint: Annotated[
         str | None, option("FILE", "Weights to load into the model: .pt or .safetensors.")
     ] = None,
@@ -103,11 +68,7 @@ def logits(
     ] = None,
     device: Annotated[str, option("auto|cpu|cuda|mps", "Device for the model.")] = "auto",
     precision: Annotated[
-        str,
-        option(
-            "auto|float32|bfloat16|float16",
-            "Numerical precision; auto is mixed precision on GPUs only.",
-        ),
+        str, option(_PRECISIONS, "Numerical precision; auto is mixed precision on GPUs only.")
     ] = "auto",
     limit: Annotated[
         int | None, option("N", "At most this many images per set, for a trial run.", min=1)
@@ -120,6 +81,9 @@ def logits(
 
     if corrupt is None and (severity != "1-5" or corrupt_seed or corrupt_images):
         raise InputError("--severity, --corrupt-seed and --corrupt-images go with --corrupt")
+    made = corrupt and vision.Corruptions.parse(
+        corrupt, severity, seed=corrupt_seed, images=corrupt_images or 0
+    )
     images = vision.CellImages(
         data,
         split=split or "",
@@ -127,21 +91,11 @@ def logits(
         calibration_split=calibration_split or "",
         split_seed=split_seed,
         shifts=tuple(shift or ()),
-        corruptions=None
-        if corrupt is None
-        else vision.Corruptions.parse(
-            corrupt, severity, seed=corrupt_seed, images=corrupt_images or 0
-        ),
+        corruptions=made or None,
         whole_shifts=whole_shifts,
         limit=limit or 0,
     )
-    settings = vision.ExtractionSettings(
-        batch_size=batch_size,
-        workers=workers,
-        device=device,
-        precision=precision,
-        features=not no_features,
-    )
+    settings = vision.ExtractionSettings(batch_size, workers, device, precision, not no_features)
     opened = model if checkpoint is None else vision.open_model(model, checkpoint=checkpoint)
     quiet = as_json or sys.stderr.isatty()  # where a bar shows it
     try:
@@ -154,29 +108,19 @@ def logits(
             told=lambda line: None if quiet else terminal.say(line),
         )
     except (KeyboardInterrupt, SystemExit):
-        terminal.note(
-            f"what is finished is kept; run the same command to resume: {terminal.typed(context)}"
-        )
+        again = terminal.typed(context)
+        terminal.note(f"what is finished is kept; run the same command to resume: {again}")
         raise
     terminal.note(*done.notes)
-    _show(done, output, as_json=as_json)
-
-
-def _show(done: Extracted, output: str, *, as_json: bool) -> None:
-    fresh = done.images - done.images_before
-    rate = fresh / done.seconds if done.seconds else None
+    rate = (done.images - done.images_before) / done.seconds if done.seconds else None
     if as_json:
-        terminal.show_json(
-            {
-                "output": output,
-                "cells": list(done.cells),
-                "sets": dict(done.sets),
-                "images": done.images,
-                "images_before": done.images_before,
-                "seconds": done.seconds,
-                "images_per_second": rate,
-            }
-        )
+        about: dict[str, Any] = {
+            "output": output,
+            "cells": list(done.cells),
+            "sets": dict(done.sets),
+        }
+        about |= {"images": done.images, "images_before": done.images_before}
+        terminal.show_json({**about, "seconds": done.seconds, "images_per_second": rate})
         return
     if done.images_before:
         terminal.note(f"{done.images_before:,} of {done.images:,} images were done before")

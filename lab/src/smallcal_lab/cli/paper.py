@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smallcal.cli import options, terminal
+from smallcal.cli import BAD_INPUT, options, terminal
 from smallcal.cli.options import flag, option
 from smallcal.data import shown
 from smallcal.errors import InputError
@@ -21,15 +21,8 @@ from smallcal_lab.studies.reproduce.run import agenda_of
 
 if TYPE_CHECKING:
     from smallcal_lab.vision.paper.cells import Paper
-    from smallcal_lab.vision.paper.plan import Plan
-    from smallcal_lab.vision.paper.work import Places, Work
-
-#: Cells whose commands are shown without being asked for.
-_FEW = 6
-#: Where a comparison with the printed numbers is kept.
-_REPRODUCED = "reproduced"
-
-BAD_INPUT = 2
+    from smallcal_lab.vision.paper.run import Plan
+    from smallcal_lab.vision.paper.work import Places
 
 #: It trains and takes logits, which call it so, and ends in a study, which calls it otherwise.
 _OUT = ("-o", "--output", "--out")
@@ -87,25 +80,17 @@ def paper(
         measured = not no_measure
         with terminal.progress("Measuring", len({cell.model for cell in chosen})) as advance:
             found = vision.plan_paper(*work, measured=measured, tflops=tflops, advance=advance)
-        _show(found, whole=len(chosen) == len(known.cells), as_json=as_json)
+        if as_json:
+            terminal.show_json(found.to_dict())
+        else:
+            _show_plan(found, whole=len(chosen) == len(known.cells))
         return
     if output is None:
         raise InputError("say --plan to see what would be run, or -o DIR to run it")
     told = _to_stderr if as_json else _say_now
     settings = vision.RunSettings(device, workers, batch_size)
-    with _explained(context):
-        vision.run_paper(*work, settings=settings, told=told)
-    _compare(known, places, jobs=jobs, as_json=as_json)
-
-
-# --- running -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _explained(context: typer.Context) -> Iterator[None]:
-    """Say all that is missing, a line each; say how a run that is stopped goes on."""
     try:
-        yield
+        vision.run_paper(*work, settings=settings, told=told)
     except InputError as error:
         terminal.leave(getattr(error, "lines", ()), code=BAD_INPUT)
         raise
@@ -113,6 +98,7 @@ def _explained(context: typer.Context) -> Iterator[None]:
         again = terminal.typed(context)
         terminal.note(f"what is finished is kept; run the same command to resume: {again}")
         raise
+    _compare(known, places, jobs=jobs, as_json=as_json)
 
 
 def _say_now(line: str) -> None:
@@ -127,104 +113,115 @@ def _to_stderr(line: str) -> None:
 
 def _compare(known: Paper, places: Places, *, jobs: int, as_json: bool) -> None:
     """Compare with the printed numbers, where all seeds of one are there; else say what to do."""
-    logits, kept = str(places.logits), str(places.out / _REPRODUCED)
-    if not known.reference:
-        if as_json:
-            terminal.show_json({"collection": logits})
-            return
-        terminal.say("", f"Next: {shown.command(['smallcal', 'study', 'check', logits])}")
-        return
+    logits, kept = str(places.logits), str(places.out / "reproduced")
     own = None if known.reference == "paper" else known.reference
     more = ["--reference", own] if own else []
     again = shown.command(["smallcal", "study", "reproduce", logits, "--out", kept, *more])
-    reference = load_reference(own or PAPER)
-    if not agenda_of(load_collection(logits), reference).claims:
+    if known.reference:
+        reference = load_reference(own or PAPER)
+        if agenda_of(load_collection(logits), reference).claims:
+            if not as_json:
+                terminal.say("", again, "")
+            study_reproduce(logits, out=kept, reference=own, jobs=jobs, as_json=as_json)
+            return
         terminal.note(f"no printed number is of these cells alone; with more of them: {again}")
-        if as_json:
-            terminal.show_json({"collection": logits})
-        return
-    if not as_json:
-        terminal.say("", again, "")
-    study_reproduce(logits, out=kept, reference=own, jobs=jobs, as_json=as_json)
+    if as_json:
+        terminal.show_json({"collection": logits})
+    elif not known.reference:
+        terminal.say("", f"Next: {shown.command(['smallcal', 'study', 'check', logits])}")
 
 
 # --- the plan ------------------------------------------------------------------------------------
 
 
-def _show(found: Plan, *, whole: bool, as_json: bool) -> None:
-    if as_json:
-        terminal.show_json(found.to_dict())
-    else:
-        show_plan(found, whole=whole)
-
-
-def show_plan(found: Plan, *, whole: bool) -> None:
-    """Print a plan: cells, then models, then images, then the sum."""
-    _show_cells(found)
-    for group in found.groups():
-        if group[0].cell.unprinted:
-            terminal.say(f"{_name(group)}: {group[0].cell.unprinted}.")
+def _show_plan(found: Plan, *, whole: bool) -> None:
+    """Print a plan: cells, then models, then images, then commands and the sum."""
+    _show_table(_cell_rows(found), text=(0, 2, 4))
+    for first, *_ in found.groups():
+        if first.cell.unprinted:
+            terminal.say(f"{first.cell.dataset}/{first.cell.backbone}: {first.cell.unprinted}.")
     if whole:
-        reasons: dict[str, list[str]] = {}
-        for one in found.paper.elsewhere:
-            reasons.setdefault(one.reason, []).append(f"{one.dataset}/{one.backbone}")
-        terminal.say(
-            *(f"Not made here: {', '.join(names)}: {why}." for why, names in reasons.items())
-        )
+        names = {name.rpartition("/")[0]: why for name, why in found.paper.elsewhere.items()}
+        terminal.say(*(f"Not made here: {them}: {why}." for why, them in _by_value(names)))
     terminal.say("")
-    _show_models(found)
-    _show_images(found)
-    _show_commands(found)
+    _show_table(_model_rows(found), text=(0, 1))
+    reasons = {source: speed.reason for source, speed in found.speeds.items() if speed.reason}
+    for why, sources in _by_value(reasons):
+        terminal.say(f"Not measured: {sources}: {why}", "")
+    states = {found.places.images(named): why for named, why in found.images.items()}
+    words = {name: "not there" if " is not there" in why else why for name, why in states.items()}
+    rows = [{"images": name, "there?": why or "there"} for name, why in words.items()]
+    _show_table(rows, text=(0, 1))
+    if len(found.works) > 6:
+        terminal.say("With --cells and a few of them, the commands are shown here.", "")
+    else:
+        for work in found.works:
+            commands = (f"  {shown.command(words)}" for words in work.commands)
+            terminal.say(f"{work.cell.name}:", *commands)
+        terminal.say("")
     terminal.say(*_sums(found))
 
 
-def _show_cells(found: Plan) -> None:
-    """Print backbones under their data sets: whole names would not fit beside the rest."""
-    heads = ["cell", "seeds", "recipe", "trained on", "logits of"]
-    heads += ["GPU h"] * bool(found.speeds) + ["done"] * bool(found.trained | found.extracted)
-    rows: list[list[str]] = []
-    groups = found.groups()
-    for dataset in dict.fromkeys(group[0].cell.dataset for group in groups):
-        rows.append([f"{dataset}/", *[""] * (len(heads) - 1)])
-        rows += [_row(found, group) for group in groups if group[0].cell.dataset == dataset]
-    terminal.show_table(heads, rows, text=(0, 2, 4))
+def _show_table(rows: Sequence[Mapping[str, str]], text: tuple[int, ...]) -> None:
+    """Print rows by heading; the last one has all."""
+    heads = list(rows[-1])
+    terminal.show_table(heads, [[row.get(head, "") for head in heads] for row in rows], text=text)
 
 
-def _row(found: Plan, group: Sequence[Work]) -> list[str]:
-    first = group[0]
-    trained = f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–"
-    hours = [_hours(_gpu(found, group))] if found.speeds else []
-    return [
-        first.cell.backbone,
-        f"{len(group)}",
-        first.cell.recipe or "as published",
-        trained,
-        _sets(first),
-        *hours,
-        *([_done(found, group)] if found.trained | found.extracted else []),
-    ]
+def _by_value(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each reason with the names that have it."""
+    found: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        found.setdefault(why, []).append(name)
+    return [(why, ", ".join(names)) for why, names in found.items()]
 
 
-def _done(found: Plan, group: Sequence[Work]) -> str:
-    """Return how many cells are finished, and how many are trained and no more."""
-    names = {work.cell.name for work in group}
-    trained = len(names & found.trained - found.extracted)
-    return f"{len(names & found.extracted)}" + (f", {trained} trained" if trained else "")
+def _cell_rows(found: Plan) -> list[dict[str, str]]:
+    """Return backbones under their data sets: whole names would not fit beside the rest."""
+    rows: list[dict[str, str]] = []
+    dataset = ""
+    order = [work.cell.dataset for work in found.works]
+    for group in sorted(found.groups(), key=lambda group: order.index(group[0].cell.dataset)):
+        first, names = group[0], {work.cell.name for work in group}
+        if first.cell.dataset != dataset:
+            dataset = first.cell.dataset
+            rows.append({"cell": f"{dataset}/"})
+        sets = [_n(first.calibration + first.test)]
+        sets += [_n(n) if many == 1 else f"{many} x {_n(n)}" for many, n in first.shifts.values()]
+        row = {
+            "cell": first.cell.backbone,
+            "seeds": f"{len(group)}",
+            "recipe": first.cell.recipe or "as published",
+            "trained on": f"{_n(first.trained)} x {first.epochs}" if first.recipe else "–",
+            "logits of": " + ".join(sets),
+        }
+        if found.speeds:
+            row["GPU h"] = _hours(found.hours(group, counted=not _on_gpu(found)))
+        if found.trained | found.extracted:
+            trained = len(names & found.trained - found.extracted)
+            more = f", {trained} trained" if trained else ""
+            row["done"] = f"{len(names & found.extracted)}{more}"
+        rows.append(row)
+    return rows
 
 
-def _name(group: Sequence[Work]) -> str:
-    return f"{group[0].cell.dataset}/{group[0].cell.backbone}"
+def _model_rows(found: Plan) -> list[dict[str, str]]:
+    """Return the models: whether their weights are here, and what an image takes."""
+    words = {True: "here", False: "not here", None: "not looked for"}
+    rows = []
+    for source in dict.fromkeys(work.cell.model for work in found.works):
+        state = words[found.weights[source]] if source in found.weights else "not needed"
+        row = {"model": source, "weights": state}
+        if speed := found.speeds.get(source):
+            each = (1000 * speed.train, 1000 * speed.apply, speed.flops / 1e9)
+            timed = ["–" if speed.reason else _short(number) for number in each]
+            row |= zip(("ms to train on", "ms to apply", "GFLOP"), timed, strict=True)
+        rows.append(row)
+    return rows
 
 
-def _sets(work: Work) -> str:
-    clean = [n for n in (work.calibration, work.test) if n != 0]
-    own = ["?"] if None in clean else [_n(sum(n for n in clean if n is not None))]
-    own += [_n(n) if many == 1 else f"{many} x {_n(n)}" for many, n in work.shifts.values()]
-    return " + ".join(own)
-
-
-def _n(number: int | None) -> str:
-    return "?" if number is None else f"{number:,}"
+def _n(number: float) -> str:
+    return "?" if math.isnan(number) else f"{number:,}"
 
 
 def _hours(number: float | None) -> str:
@@ -235,101 +232,38 @@ def _hours(number: float | None) -> str:
 
 def _short(number: float) -> str:
     """Return a number with three digits or so."""
-    return (
-        f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
-    )
-
-
-def _gpu(found: Plan, works: Sequence[Work]) -> float | None:
-    """Return hours on the GPU that was measured; without one, those by operations."""
-    return found.hours(works) if _on_gpu(found) else found.gpu_hours(works)
+    return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
 
 
 def _on_gpu(found: Plan) -> bool:
-    return any(
-        speed.device and not speed.device.startswith("CPU") for speed in found.speeds.values()
-    )
-
-
-def _show_models(found: Plan) -> None:
-    words = {True: "here", False: "not here", None: "not looked for"}
-    models = dict.fromkeys(work.cell.model for work in found.works)
-    rows = []
-    for source in models:
-        speed = found.speeds.get(source)
-        state = words[found.weights[source]] if source in found.weights else "not needed"
-        timed = ["–"] * 3
-        if speed is not None and not speed.reason:
-            each = (1000 * speed.train, 1000 * speed.apply, speed.flops / 1e9)
-            timed = [_short(number) for number in each]
-        rows.append([source, state, *(timed if found.speeds else [])])
-    heads = [
-        "model",
-        "weights",
-        *(["ms to train on", "ms to apply", "GFLOP"] if found.speeds else []),
-    ]
-    terminal.show_table(heads, rows, text=(0, 1))
-    reasons: dict[str, list[str]] = {}
-    for source, speed in found.speeds.items():
-        if speed.reason:
-            reasons.setdefault(speed.reason, []).append(source)
-    for why, sources in reasons.items():
-        terminal.say(f"Not measured: {', '.join(sources)}: {why}", "")
-
-
-def _show_images(found: Plan) -> None:
-    rows = [
-        [found.places.images(named), _state(missing)] for named, missing in found.images.items()
-    ]
-    terminal.show_table(["images", "there?"], rows, text=(0, 1))
-
-
-def _state(missing: str) -> str:
-    if not missing:
-        return "there"
-    return "not there" if " is not there" in missing else missing
-
-
-def _show_commands(found: Plan) -> None:
-    if len(found.works) > _FEW:
-        terminal.say("With --cells and a few of them, the commands are shown here.", "")
-        return
-    for work in found.works:
-        terminal.say(f"{work.cell.name}:")
-        for words in found.commands(work):
-            terminal.say(f"  {shown.command(words)}")
-    terminal.say("")
+    """Whether a GPU was measured."""
+    return any(speed.device[:3] not in ("", "CPU") for speed in found.speeds.values())
 
 
 def _sums(found: Plan) -> list[str]:
     """Return what is left to do, in all."""
     left = found.left
-    steps, seen = (sum(n or 0 for n in one) for one in _counts(left))
+    steps = sum(work.steps for work in left if not math.isnan(work.steps))
+    seen = sum(work.seen for work in left if not math.isnan(work.seen))
     said = [
         f"{terminal.count(len(found.works), 'cell')}, {len(left):,} of them to be done: "
         f"{steps:,} images to train on, all epochs together, and logits of {seen:,}."
     ]
-    lacking = sum(bool(missing) for missing in found.images.values())
-    if lacking:
+    if lacking := sum(bool(missing) for missing in found.images.values()):
         said.append(f"{lacking} of {len(found.images)} sets of images are not there.")
     if not found.speeds:
         return [*said, "Nothing was measured."]
-    device = next((speed.device for speed in found.speeds.values() if speed.device), "")
-    here = found.hours(left)
+    here, gpu = found.hours(left), found.hours(left, counted=True)
     if here is None:
         return said
+    device = next((speed.device for speed in found.speeds.values() if speed.device), "")
     untimed = sum(found.hours([work]) is None for work in left)
     without = f", without {terminal.count(untimed, 'cell')} that cannot be told" if untimed else ""
-    batch = f"A batch of each model was tried out on {device}"
+    batch = f"A batch of each model was tried out on {device}: {_hours(here)}"
     if _on_gpu(found):
-        return [*said, f"{batch}: {_hours(here)} GPU hours{without}, if images load as fast."]
+        return [*said, f"{batch} GPU hours{without}, if images load as fast."]
     return [
         *said,
-        f"{batch}: {_hours(here)} hours here{without}. GPU hours are by the operations that were "
-        f"counted, at {found.tflops:g} x 10^12 a second (--tflops): "
-        f"{_hours(found.gpu_hours(left))}.",
+        f"{batch} hours here{without}. GPU hours are by the operations that were counted, at "
+        f"{found.tflops:g} x 10^12 a second (--tflops): {_hours(gpu)}.",
     ]
-
-
-def _counts(works: Sequence[Work]) -> tuple[list[int | None], list[int | None]]:
-    return [work.steps for work in works], [work.seen for work in works]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smallcal.cli import options, terminal
+from smallcal.cli import BAD_INPUT, options, terminal
 from smallcal.cli.options import argument, flag, option
 from smallcal.data import shown
 from smallcal.errors import InputError, SmallcalError
+from smallcal_lab.toml import value_of
 
 if TYPE_CHECKING:
     from smallcal_lab.vision import TrainingRun
-    from smallcal_lab.vision.training.run_folder import Epoch
+    from smallcal_lab.vision.training.loop import Epoch
+
+_SETTINGS = "Override a key of the recipe, such as optimizer.lr=1e-4. May be repeated."
 
 
 def train(
@@ -42,14 +45,7 @@ def train(
     workers: Annotated[
         int | None, option("N", "Processes that load images.", min=0, max=256)
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        option(
-            "KEY=VALUE",
-            "Override a key of the recipe, such as optimizer.lr=1e-4. May be repeated.",
-            "--set",
-        ),
-    ] = None,
+    setting: Annotated[list[str] | None, option("KEY=VALUE", _SETTINGS, "--set")] = None,
     listed: Annotated[
         bool, flag("--list", "List the recipes that come with smallcal, and exit.")
     ] = False,
@@ -62,18 +58,27 @@ def train(
     # Not at the top: without Pillow the help of this verb should still be there.
     from smallcal_lab.vision import read_recipe, recipe_names
     from smallcal_lab.vision import train as train_model
-    from smallcal_lab.vision.training.processes import place_of
-    from smallcal_lab.vision.training.recipe import recipe_text, value_of
+    from smallcal_lab.vision.training.batches import place_of
+    from smallcal_lab.vision.training.recipe import recipe_text
 
     if listed:
-        _list({name: read_recipe(name).title for name in recipe_names()}, as_json=as_json)
+        titles = {name: read_recipe(name).title for name in recipe_names()}
+        if as_json:
+            terminal.show_json(titles)
+        else:
+            terminal.show_table(["recipe", "what it does"], [*titles.items()], text=(0, 1))
         return
     if recipe is None:
         raise InputError("name a recipe; smallcal train --list shows them")
+    changes: dict[str, Any] = {}
+    for text in setting or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set must look like optimizer.lr=1e-4; got {text!r}")
+        changes[name.strip()] = value_of(value.strip())
     usual = {"data.source": data, "training.epochs": epochs, "training.seed": seed}
     usual |= {"training.device": device, "training.workers": workers}
-    given = {name: value for name, value in usual.items() if value is not None}
-    changes = {**{name: value_of(text) for name, text in _pairs(setting or ())}, **given}
+    changes |= {name: value for name, value in usual.items() if value is not None}
     if show:  # with its comments, if nothing is changed
         own = recipe in recipe_names() and not changes
         text = recipe_text(recipe) if own else read_recipe(recipe).changed(changes).text()
@@ -88,12 +93,13 @@ def train(
     try:  # the first of several processes speaks for all
         work()
     except SmallcalError:
-        raise typer.Exit(2) from None
+        raise typer.Exit(BAD_INPUT) from None
 
 
 def _train(
     context: typer.Context, work: Callable[..., TrainingRun], output: str, *, as_json: bool
 ) -> None:
+    """Train, with a line for each epoch, and say what to do next."""
     stream = sys.stdout
     done: list[Epoch] = []
 
@@ -107,11 +113,9 @@ def _train(
     try:
         run = work(on_epoch=told)
     except (KeyboardInterrupt, SystemExit, SmallcalError):
-        if done or os.path.exists(os.path.join(output, "last.pt")):
-            terminal.note(
-                "finished epochs are kept; run the same command to resume: "
-                f"{terminal.typed(context)}"
-            )
+        if done or Path(output, "last.pt").exists():
+            again = terminal.typed(context)
+            terminal.note(f"finished epochs are kept; run the same command to resume: {again}")
         raise
     if as_json:
         log = [row._asdict() for row in run.log]
@@ -120,30 +124,7 @@ def _train(
         return
     if not done:
         terminal.note(f"all {terminal.count(run.resumed, 'epoch')} were done before")
-    terminal.say(f"Wrote {run.checkpoint}. Next:", f"  {_next(run)}")
-
-
-def _next(run: TrainingRun) -> str:
-    """Return the command that gets the logits."""
-    words = ["smallcal", "logits", run.model, "TEST_DATA"]
-    split = run.folder / "split.json"
-    if split.exists():
-        words += ["--calibration", "TRAIN_DATA", "--calibration-split", str(split)]
-    return shown.command([*words, "-o", "DIR"])
-
-
-def _list(titles: Mapping[str, str], *, as_json: bool) -> None:
-    if as_json:
-        terminal.show_json(titles)
-        return
-    rows = [[name, title] for name, title in titles.items()]
-    terminal.show_table(["recipe", "what it does"], rows, text=(0, 1))
-
-
-def _pairs(given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield names and values of what was set."""
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set must look like optimizer.lr=1e-4; got {text!r}")
-        yield name.strip(), value.strip()
+    logits = ["smallcal", "logits", run.model, "TEST_DATA"]
+    if (split := run.folder / "split.json").exists():
+        logits += ["--calibration", "TRAIN_DATA", "--calibration-split", str(split)]
+    terminal.say(f"Wrote {run.checkpoint}. Next:", f"  {shown.command([*logits, '-o', 'DIR'])}")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.extraction.cell_images import Corruptions as Corruptions
     from smallcal_lab.vision.extraction.extracting import CellName as CellName
     from smallcal_lab.vision.extraction.extracting import Extracted as Extracted
+    from smallcal_lab.vision.extraction.extracting import ExtractionSettings as ExtractionSettings
     from smallcal_lab.vision.extraction.extracting import extract as extract
-    from smallcal_lab.vision.extraction.run import ExtractionSettings as ExtractionSettings
     from smallcal_lab.vision.image_set import ImageSet as ImageSet
     from smallcal_lab.vision.images import image_parts as image_parts
     from smallcal_lab.vision.images import open_images as open_images
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from smallcal_lab.vision.models.model import VisionModel as VisionModel
     from smallcal_lab.vision.models.opening import open_model as open_model
     from smallcal_lab.vision.paper.cells import Paper as Paper
-    from smallcal_lab.vision.paper.file import load_paper as load_paper
-    from smallcal_lab.vision.paper.plan import Plan as Plan
-    from smallcal_lab.vision.paper.plan import plan_paper as plan_paper
+    from smallcal_lab.vision.paper.cells import load_paper as load_paper
+    from smallcal_lab.vision.paper.run import Plan as Plan
     from smallcal_lab.vision.paper.run import RunSettings as RunSettings
+    from smallcal_lab.vision.paper.run import plan_paper as plan_paper
     from smallcal_lab.vision.paper.run import run_paper as run_paper
     from smallcal_lab.vision.paper.work import Places as Places
     from smallcal_lab.vision.splits import ImageSplit as ImageSplit
@@ -51,17 +51,14 @@ else:  # checkers know the names above, and no others
         __name__,
         {
             "corruptions": ["CORRUPTIONS", "STANDARD", "corrupt"],
-            "extraction.extracting": ["CellName", "Extracted", "extract"],
+            "extraction.extracting": ["CellName", "Extracted", "ExtractionSettings", "extract"],
             "extraction.cell_images": ["CellImages", "Corruptions"],
-            "extraction.run": ["ExtractionSettings"],
             "image_set": ["ImageSet"],
             "images": ["image_parts", "open_images"],
             "models.model": ["InputSpec", "VisionModel"],
             "models.opening": ["open_model"],
-            "paper.cells": ["Paper"],
-            "paper.file": ["load_paper"],
-            "paper.plan": ["Plan", "plan_paper"],
-            "paper.run": ["RunSettings", "run_paper"],
+            "paper.cells": ["Paper", "load_paper"],
+            "paper.run": ["Plan", "RunSettings", "plan_paper", "run_paper"],
             "paper.work": ["Places"],
             "splits": ["ImageSplit", "read_split", "split_images"],
             "training.recipe": ["Recipe", "read_recipe", "recipe_names"],

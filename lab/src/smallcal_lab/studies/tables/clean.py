@@ -7,7 +7,6 @@ the units of their metric.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,11 +32,7 @@ from smallcal_lab.studies.tables.table import (
     title_of,
     unit_of,
 )
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from smallcal_lab.toml import loads
 
 #: Of the intervals in tables and figures.
 LEVEL = 0.95
@@ -49,7 +44,7 @@ SPREAD = "mean ± standard deviation (ddof = 0) over seeds, or models and seeds"
 Measured = tuple[str, str]
 _LEVELS = ("model", "seed", "draw")
 #: Titles, headings and notes of tables by name.
-_TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
+_TEXTS = loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
 
 
 def table_of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
@@ -20,12 +19,8 @@ from smallcal.data.checks import as_numpy, whole_number
 from smallcal.errors import InputError, choose
 from smallcal_lab.corruption_names import SEVERITIES
 from smallcal_lab.corruption_names import STANDARD as STANDARD
+from smallcal_lab.toml import loads
 from smallcal_lab.vision.corruptions import kinds
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: The names of all corruptions, by family: functions of ``kinds``.
 CORRUPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -44,7 +39,7 @@ SIZES = (32, 64, 224)
 #: The numbers of one corruption at one severity.
 Row = tuple[float, ...]
 
-_TABLES = tomllib.loads(Path(__file__).with_name("severities.toml").read_text(encoding="utf-8"))
+_TABLES = loads(Path(__file__).with_name("severities.toml").read_text(encoding="utf-8"))
 
 
 def corrupt(

@@ -1,92 +1,92 @@
-"""Logits of a model on the images of a cell: made batch by batch, kept part by part."""
+"""Logits of a model on the images of a cell: made batch by batch, kept part by part.
+
+Which images make a batch depends on the set and the batch size alone, never on where a run was
+stopped: a batch gives the same bytes whenever it is done.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 
 from smallcal._version import __version__
-from smallcal.errors import InputError, needing
-from smallcal.io import make_folder, require_apart
-from smallcal.io.lock import alone_in
+from smallcal.data.checks import whole_number
+from smallcal.deploy.adapters.torch_batches import evaluating
+from smallcal.errors import InputError, choose, needing
+from smallcal.io import make_folder, require_apart, write_arrays
+from smallcal.io.atomic import leftovers
+from smallcal.io.lock import alone_in, one_at_a_time
 from smallcal.io.progress import progress
-from smallcal_lab.studies.collection import Collection, plain_name, require_in_range
+from smallcal_lab.studies.collection import FILE_NAME, Collection, plain_name
 from smallcal_lab.vision.extraction import store
-from smallcal_lab.vision.extraction.cell_images import (
-    CellImages,
-    columns_in,
-    dataset_of,
-    open_sets,
-)
-from smallcal_lab.vision.extraction.run import (
-    Batch,
-    Batches,
-    Engine,
-    ExtractionSettings,
-    explained,
-    workers_for,
-)
+from smallcal_lab.vision.extraction.cell_images import CellImages, LogitSet, columns_in, open_sets
 from smallcal_lab.vision.extraction.store import SetStore
 from smallcal_lab.vision.images import HUB, image_place
 from smallcal_lab.vision.loading import loader_of, loading
 from smallcal_lab.vision.models.model import VisionModel
 from smallcal_lab.vision.models.opening import open_model
+from smallcal_lab.vision.running import model_errors, stack
+
+with needing("torch", "vision", "running image models", of="smallcal-lab"):
+    import torch
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class ExtractionSettings:
+    """How a model is run over images."""
+
+    batch_size: int = 64
+    #: Processes that load images; 0 for none. By default as many as there are processors, up to
+    #: eight, and none for a few images.
+    workers: int | None = None
+    #: A GPU where there is one, by default; ``cuda:1`` is the second.
+    device: str = "auto"
+    #: What torch's autocast computes in: by default mixed on GPUs, float32 on CPUs.
+    precision: str = "auto"
+    features: bool = True  #: Whether the inputs of the last layer are kept, too.
+
+    def __post_init__(self) -> None:
+        whole_number(self.batch_size, "batch_size", least=1)
+        whole_number(self.workers or 0, "workers")
+        if self.precision not in PRECISIONS:
+            offer = choose(self.precision, PRECISIONS)
+            raise InputError(f"unknown precision {self.precision!r}; {offer}")
 
 
 @dataclass(frozen=True)
 class CellName:
-    """The name of a cell; parts left out come from the names of the images and the model.
-
-    Attributes
-    ----------
-    dataset, backbone : str
-    seed : int, optional
-        By default the seed that a checkpoint was trained with, else 0.
-    """
+    """The name of a cell; parts left out come from the names of the images and the model."""
 
     dataset: str = ""
     backbone: str = ""
-    seed: int | None = None
+    seed: int | None = None  #: By default the seed that a checkpoint was trained with, else 0.
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """The result of an extraction.
+    """The result of an extraction."""
 
-    Attributes
-    ----------
-    folder : Path
-        Of the collection.
-    cells : tuple of str
-        Names of the cells that were written: one, and one for each shifted set that has only some
-        of the classes.
-    collection : Collection
-        As it is now.
-    sets : mapping of str to int
-        The sets, and how many images each has.
-    images : int
-        How many there are in all.
-    images_before : int
-        Of those, how many an earlier run had done.
-    seconds : float
-        Time for the other images.
-    notes : tuple of str
-    """
-
-    folder: Path
+    folder: Path  #: Of the collection.
+    #: Names of the cells that were written: one, and one for each shifted set that has only some
+    #: of the classes.
     cells: tuple[str, ...]
-    collection: Collection
-    sets: Mapping[str, int]
-    images: int
-    images_before: int
-    seconds: float
+    collection: Collection  #: As it is now.
+    sets: Mapping[str, int]  #: How many images each set has.
+    images: int  #: How many there are in all.
+    images_before: int  #: Of those, how many an earlier run had done.
+    seconds: float  #: Time for the other images.
     notes: tuple[str, ...] = ()
 
 
@@ -117,41 +117,20 @@ def extract(
     told : callable, optional
         Called with a line about each finished set.
 
-    Returns
-    -------
-    Extracted
-
-    Raises
-    ------
-    InputError
-        If an image, the model or its output cannot be used, or the folder holds other files.
-    FileError
-        If files cannot be read or written. Finished work is kept in either case.
-
     Examples
     --------
-    >>> import tempfile, torch
+    >>> import tempfile
     >>> from PIL import Image
-    >>> from smallcal_lab.vision import CellImages, InputSpec, VisionModel, extract
-    >>> from smallcal_lab.vision.models.model import Preprocess
     >>> root = Path(tempfile.mkdtemp())
     >>> for number in range(8):
     ...     folder = root / "pets" / ("cat", "dog")[number % 2]
     ...     folder.mkdir(parents=True, exist_ok=True)
     ...     Image.new("RGB", (8, 8), (30 * number, 90, 0)).save(folder / f"{number}.png")
-    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 2))
-    >>> seen = InputSpec((8, 8))
-    >>> model = VisionModel(  # or a string, "timm:vit_tiny_patch16_224"
-    ...     "torch:mine", "linear", 2, Preprocess(seen), lambda x: (net(x), x.flatten(1)), "0", seen
-    ... )
+    >>> model = open_model("timm:resnet10t?input.size=32", classes=2, pretrained=False)
     >>> done = extract(model, CellImages(f"folder:{root / 'pets'}", split="halves"), root / "out")
     >>> done.cells, dict(done.sets)
-    (('pets__linear__s0',), {'calibration': 4, 'test': 4})
-    >>> done.collection.cells[0].read("test").features.shape
-    (4, 192)
+    (('pets__resnet10t__s0',), {'calibration': 4, 'test': 4})
     """
-    with needing("torch", "vision", "running image models", of="smallcal-lab"):
-        import torch  # noqa: F401
     root, settings, cell = Path(output), settings or ExtractionSettings(), cell or CellName()
     store.require_own(root)
     for source in (images.test, images.calibration, *images.shifts):
@@ -159,47 +138,63 @@ def extract(
             require_apart(root, image_place(source)[0])
     sets, split = open_sets(images)
     found = model if isinstance(model, VisionModel) else open_model(model)
-    columns = [columns_in(found, one.images) for one in sets]
     seed = cell.seed if cell.seed is not None else found.seed or 0
     named = {
-        "dataset": plain_name(cell.dataset or dataset_of(images.test)),
+        "dataset": plain_name(cell.dataset or images.dataset),
         "backbone": plain_name(cell.backbone or found.name),
-        "seed": require_in_range(int(seed), "seed", where="the cell"),
+        "seed": whole_number(seed, "the cell's seed", most=2**32 - 1),
     }
     store.require_free(root, named)
-    engine = Engine.of(found, settings)
+    precision = _placed(found, settings)
     folder = root / store.name_of(named)
+    versions = {"smallcal": __version__, "torch": torch.__version__}
+    versions |= {"numpy": np.__version__, "pillow": PIL.__version__}
+    kind = torch.device(found.device).type
+    how = {"batch_size": settings.batch_size, "device": kind, "versions": versions}
     # Corrupted sets share their images: each is summed up once.
-    sums = {id(one.images): one.images for one in sets}
-    checksums = {key: some.checksum() for key, some in sums.items()}
-    stores = [
-        SetStore(
-            folder=folder,
-            images=one,
-            asked={
-                "images": checksums[id(one.images)],
-                "weights": found.fingerprint,
-                "input": asdict(found.input),
-                "model_columns": None if own is None else list(own),
-                "corruption": None if one.corruption is None else list(one.corruption),
-                "precision": engine.precision,
-                "with_features": settings.features,
-            },
-            how=_how(engine, settings),
-            columns=found.classes if own is None else len(own),
-        )
-        for one, own in zip(sets, columns, strict=True)
-    ]
-    make_folder(folder)
+    sums = {key: some.checksum() for key, some in {id(s.images): s.images for s in sets}.items()}
+    stores = []
+    for one in sets:
+        columns = columns_in(found, one.images)
+        asked = {
+            "images": sums[id(one.images)],
+            "weights": found.fingerprint,
+            "input": asdict(found.input),
+            "model_columns": None if columns is None else list(columns),
+            "corruption": None if one.corruption is None else list(one.corruption),
+            "precision": precision,
+            "with_features": settings.features,
+        }
+        stores.append(SetStore(folder, one, asked, how, len(columns or range(found.classes))))
+    make_folder(root)
+    with one_at_a_time(root / FILE_NAME):  # what it leaves says whose folder this is
+        make_folder(folder)
     what, instead = f"the cell {folder}", "another folder with --output"
     with alone_in(folder, what=what, instead=instead) as certain:
-        weights = found.fingerprint
-        manifest = store.begin_cell(folder, named, source=found.source, weights=weights)
+        manifest = store.begin_cell(folder, named, found)
         if split is not None:
             split.save(folder / store.SPLIT)
-        if certain:
-            store.sweep_cell(folder, [one.file for one in stores])
-        before, seconds = _work(engine, settings, stores, manifest, told, certain=certain)
+        if certain:  # what a killed process had not finished writing
+            own = (folder / store.MANIFEST, folder / store.SPLIT)
+            for path in leftovers([*own, *(one.file for one in stores)]):
+                path.unlink(missing_ok=True)
+        todo = [one for one in stores if not one.is_finished(manifest["sets"].get(one.images.name))]
+        fresh, began = 0, time.perf_counter()
+        for kept in todo:
+            since, missing = time.perf_counter(), kept.missing()
+            if missing:  # or it was stopped before the parts were joined
+                _run(found, settings, kept, missing)
+            manifest["sets"][kept.images.name] = kept.finish()
+            store.write_cell(folder, manifest)
+            shutil.rmtree(kept.work, ignore_errors=True)
+            fresh += sum(map(len, missing))
+            rate = len(kept.images) / (time.perf_counter() - since)
+            told(f"{kept.images.name}: {len(kept.images):,} images ({rate:,.0f} images/s)")
+        seconds = time.perf_counter() - began if fresh else 0.0
+        for kept in stores:
+            shutil.rmtree(kept.work, ignore_errors=True)  # of finished sets, what a kill left
+        with suppress(OSError):  # parts of other sets may be there
+            (folder / store.PARTS).rmdir()
         entries = store.entries_of(manifest, folder.name)
         collection = store.registered(root, entries)
     notes = [note for one in stores for note in one.notes]
@@ -215,120 +210,113 @@ def extract(
         collection=collection,
         sets={one.name: len(one) for one in sets},
         images=sum(map(len, sets)),
-        images_before=before,
+        images_before=sum(map(len, sets)) - fresh,
         seconds=seconds,
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _how(engine: Engine, settings: ExtractionSettings) -> dict[str, Any]:
-    """Return what the last bits of numbers may depend on."""
-    import PIL
-    import torch
+def _placed(model: VisionModel, settings: ExtractionSettings) -> str:
+    """Move a model to where it shall run, and return its precision."""
+    precision, device = settings.precision, settings.device
+    if model.module is None and precision not in ("auto", "float32"):
+        raise InputError.with_options(
+            f"--precision {precision} cannot be set: {model.source} has its own"
+        )
+    if device == "auto":
+        mps = "mps" if torch.backends.mps.is_available() else "cpu"
+        device = "cuda" if torch.cuda.is_available() else mps
+    kind = torch.device(model.to(device).device).type
+    if precision != "auto":
+        return precision
+    if kind == "cpu" or model.module is None:
+        return "float32"
+    # Older GPUs have bfloat16 by emulation, which is slow.
+    short = kind == "cuda" and torch.cuda.get_device_capability()[0] >= 8
+    return "bfloat16" if short else "float16"
 
-    versions = {"smallcal": __version__, "torch": torch.__version__}
-    versions |= {"numpy": np.__version__, "pillow": PIL.__version__}
-    device = torch.device(engine.device).type
-    return {"batch_size": settings.batch_size, "device": device, "versions": versions}
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batches of a set by rows, as torch's DataLoader takes them."""
+
+    images: LogitSet
+    preprocess: Callable[[Any], Any]
+
+    def __getitem__(self, rows: range) -> Any:
+        """Return a batch as a tensor."""
+        return stack(self.images, rows, self.preprocess)
 
 
-def _work(
-    engine: Engine,
-    settings: ExtractionSettings,
-    stores: Sequence[SetStore],
-    manifest: dict[str, Any],
-    told: Callable[[str], object],
-    *,
-    certain: bool,
-) -> tuple[int, float]:
-    """Run what is missing, and keep it part by part; return images done before, and seconds."""
-
-    def finish(one: SetStore) -> None:
-        manifest["sets"][one.images.name] = one.finish()
-        store.write_cell(one.folder, manifest)
-        one.clear()
-
-    missing: list[tuple[int, range]] = []
-    for number, one in enumerate(stores):
-        if one.is_finished(manifest["sets"].get(one.images.name)):
-            one.clear()  # of what a kill left
-            continue
-        parts = one.begin(certain=certain)
-        missing += [(number, part) for part in parts]
-        if not parts:  # it was stopped before the parts were joined
-            finish(one)
-    todo = sum(len(part) for _, part in missing)
-    before = sum(len(one.images) for one in stores) - todo
-    if not todo:
-        return before, 0.0
-    size, model = settings.batch_size, engine.model
+def _run(
+    model: VisionModel, settings: ExtractionSettings, one: SetStore, missing: Sequence[range]
+) -> None:
+    """Run what is missing of a set, and keep it part by part."""
+    size, todo, precision = settings.batch_size, sum(map(len, missing)), one.asked["precision"]
     batches = [
-        Batch(number, start, min(part.stop, start + size))
-        for number, part in missing
-        for start in part[::size]
+        [range(start, min(part.stop, start + size)) for start in part[::size]] for part in missing
     ]
     loader = loader_of(
-        Batches([one.images for one in stores], batches, model.preprocess),
-        range(len(batches)),
-        workers=workers_for(settings.workers, todo),
-        pin=engine.device.startswith("cuda"),
+        Batches(one.images, model.preprocess),
+        list(chain(*batches)),
+        workers=_workers(todo) if settings.workers is None else settings.workers,
+        pin=model.device.startswith("cuda"),
     )
-    left = Counter(number for number, _ in missing)
-    began = since = time.perf_counter()
+    dtype = torch.float16 if precision == "float16" else torch.bfloat16
     with (
-        progress("Logits", todo, unit="images") as advance,
+        progress(f"Logits: {one.images.name}", todo, unit="images") as advance,
         loading(loader) as stream,
-        engine.running() as run,
+        nullcontext() if model.module is None else evaluating(model.module),
+        torch.inference_mode(),
+        torch.autocast(torch.device(model.device).type, dtype, enabled=precision != "float32"),
     ):
-        upcoming = zip(batches, stream, strict=True)
-        for number, part in missing:
-            one = stores[number]
-            outputs: list[tuple[Batch, Any, Any]] = []
-            while not outputs or outputs[-1][0].stop < part.stop:
-                batch, pixels = next(upcoming)
-                with explained(one.images, batch):
+        for part, inside in zip(missing, batches, strict=True):
+            outputs = []
+            for rows in inside:
+                pixels = next(stream)
+                what = f"rows {rows.start} to {rows.stop - 1} of {one.images.name}"
+                with model_errors(what, "--batch-size"):
                     # They stay on a GPU until the part is done: to fetch every batch would make
                     # the loop wait for it.
-                    outputs.append((batch, *run(pixels)))
-                advance(batch.stop - batch.start)
-            logits = [_array(model, batch, found, model.classes) for batch, found, _ in outputs]
-            arrays = {"logits": _checked(engine, one, part, np.concatenate(logits))}
-            if settings.features and outputs[0][2] is not None:
-                features = [_array(model, batch, found) for batch, _, found in outputs]
-                arrays["features"] = np.concatenate(features)
-            one.write(part, arrays)
-            left[number] -= 1
-            if not left[number]:
-                finish(one)
-                now = time.perf_counter()
-                rate = len(one.images) / max(now - since, 1e-9)
-                told(f"{one.images.name}: {len(one.images):,} images ({rate:,.0f} images/s)")
-                since = now
-    return before, time.perf_counter() - began
+                    outputs.append(model.outputs(pixels.to(model.device, non_blocking=True)))
+                advance(len(rows))
+            write_arrays(one.part(part), _arrays(model, one, part, outputs))
 
 
-def _array(model: VisionModel, batch: Batch, output: Any, width: int | None = None) -> Any:
-    """Return what a model gave for a batch as float32 in memory, if it is of that shape."""
-    if hasattr(output, "detach"):
-        output = output.detach().float().cpu().numpy()
-    found = np.asarray(output, dtype=np.float32)
-    rows = batch.stop - batch.start
+def _workers(images: int) -> int:
+    """Return how many processes load images: to start them takes longer than to read a few."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(8, there or 1) if images >= 512 else 0
+
+
+def _arrays(
+    model: VisionModel, one: SetStore, part: range, outputs: Sequence[tuple[Any, Any]]
+) -> dict[str, Any]:
+    """Return the logits and features of a part, if all logits are numbers."""
+    asked = one.asked
+    logits = _joined(model, [found for found, _ in outputs], len(part), model.classes)
+    if asked["model_columns"] is not None:
+        logits = logits[:, asked["model_columns"]]
+    for bad in np.flatnonzero(~np.isfinite(logits).all(axis=1))[:1]:
+        row = part[bad]
+        more = "" if asked["precision"] == "float32" else "; try --precision float32"
+        raise InputError.with_options(
+            f"{one.images.name}: row {row} ({one.images.ids[row]}): its logits are NaN or "
+            f"infinite{more}"
+        )
+    if not asked["with_features"] or outputs[0][1] is None:
+        return {"logits": logits}
+    return {"logits": logits, "features": _joined(model, [two for _, two in outputs], len(part))}
+
+
+def _joined(model: VisionModel, outputs: Sequence[Any], rows: int, width: int | None = None) -> Any:
+    """Return what a model gave for some batches as one float32 array, if it is of that shape."""
+    with model_errors(f"{rows} images", "--batch-size"):
+        tensors = hasattr(outputs[0], "detach")
+        parts = [one.detach().float().cpu() if tensors else one for one in outputs]
+        found = np.concatenate([np.asarray(part, dtype=np.float32) for part in parts])
     if found.ndim != 2 or len(found) != rows or width not in (None, found.shape[1]):
         shape = " x ".join(map(str, found.shape))
         wanted = "features" if width is None else f"{width} classes"
         raise InputError(f"{model.source} gives {shape} numbers for {rows} images of {wanted}")
-    return found
-
-
-def _checked(engine: Engine, one: SetStore, part: range, logits: Any) -> Any:
-    """Return the columns that are classes, if all are numbers."""
-    columns = one.asked["model_columns"]
-    found = logits if columns is None else logits[:, columns]
-    for bad in np.flatnonzero(~np.isfinite(found).all(axis=1))[:1]:
-        row = part[bad]
-        more = "" if engine.precision == "float32" else "; try --precision float32"
-        raise InputError.with_options(
-            f"{one.images.name}: row {row} ({one.images.images.ids[row]}): its logits are NaN or "
-            f"infinite{more}"
-        )
     return found

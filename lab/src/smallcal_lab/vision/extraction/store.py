@@ -7,7 +7,7 @@
     DIR/CELL/split.json                  which images calibrate
     DIR/CELL/calibration.npz, test.npz   logits, features, labels, ids, class names
     DIR/CELL/shift/fog-3.npz
-    DIR/CELL/parts/SET/0000000.npz ...   what is finished of a set that is not
+    DIR/CELL/parts/SET/...               what is finished of a set that is not
 
 A part is written whole or not at all, and has a checksum for each array. So a run that is stopped
 in any way goes on from there.
@@ -15,98 +15,55 @@ in any way goes on from there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smallcal.data.names import require_names
 from smallcal.errors import FileError, InputError, file_errors
-from smallcal.io import make_folder, write_arrays
+from smallcal.io import make_folder
 from smallcal.io.atomic import atomic_path, leftovers
 from smallcal.io.documents import read_document
-from smallcal.io.layout import AS_IT_IS
 from smallcal.io.lock import one_at_a_time
 from smallcal.io.npy import write_npy_header
 from smallcal.io.paths import file_sha256
-from smallcal.io.readers import READERS, explained
-from smallcal.io.resumable import Resumable, changes
-from smallcal_lab.studies.collection import (
-    FILE_NAME,
-    Collection,
-    collection_of,
-    read_description,
-    write_description,
-)
+from smallcal.io.resumable import MAX_BYTES, changes
+from smallcal_lab.studies import collection
 from smallcal_lab.studies.portions import EVERY
 from smallcal_lab.vision.extraction.cell_images import LogitSet
+from smallcal_lab.vision.models.model import VisionModel
 
 MANIFEST, SPLIT, PARTS = "manifest.json", "split.json", "parts"
 FORMAT, VERSION = "smallcal-logits", 1
-MAX_BYTES = 64 * 1024 * 1024
 
 #: Images of a part, which are what a kill costs at most; of small ones, which are quick, more.
 PART_IMAGES = 512
-_USUAL_SIDE, _MOST_TIMES = 224, 4
 
 #: What to do where a cell of the same name is there.
 _RENAME = {
-    "python": "change the cell's name (dataset, backbone or seed)",
-    "shell": "change the cell's name with --dataset, --backbone or --seed",
+    "python": "change the cell's name (dataset, backbone or seed) or the folder",
+    "shell": "change the cell's name with --dataset, --backbone or --seed, or the folder",
 }
-
-Arrays = Mapping[str, NDArray[Any]]
-
-
-def parts_of(n: int, batch_size: int, side: int = _USUAL_SIDE) -> list[range]:
-    """Return the parts of ``n`` images that a model sees with so many pixels a side: whole batches.
-
-    Examples
-    --------
-    >>> parts_of(1000, 100)
-    [range(0, 500), range(500, 1000)]
-    >>> len(parts_of(50_000, 64)), len(parts_of(50_000, 64, side=32))
-    (98, 25)
-    """
-    wanted = PART_IMAGES * min(_MOST_TIMES, max(1, (_USUAL_SIDE // side) ** 2))
-    rows = max(1, wanted // batch_size) * batch_size
-    return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 
 
 @dataclass(frozen=True, eq=False)
 class SetStore:
-    """Where the logits of one set go.
+    """Where the logits of one set go."""
 
-    Attributes
-    ----------
-    folder : Path
-        Of the cell.
-    images : LogitSet
-    asked : mapping
-        What the numbers depend on: the model, the images, what is done to them.
-    how : mapping
-        What a number's last bits may depend on: batch size, device, versions of packages.
-    columns : int
-        Of the logits.
-    notes : list of str
-        What happened to its files that the user should know.
-    """
-
-    folder: Path
+    folder: Path  # of the cell
     images: LogitSet
-    asked: Mapping[str, Any]
-    how: Mapping[str, Any]
-    columns: int
-    notes: list[str] = field(default_factory=list)
+    asked: Mapping[str, Any]  # what the numbers depend on: the model, the images, their changes
+    how: Mapping[str, Any]  # what the last bits may depend on: batch size, device, versions
+    columns: int  # of the logits
+    notes: list[str] = field(default_factory=list)  # for the user, on what happened to its files
 
     @property
     def file(self) -> Path:
@@ -115,67 +72,44 @@ class SetStore:
 
     @property
     def parts(self) -> list[range]:
-        """All parts, those that are done and those that are not."""
-        return parts_of(len(self.images), self.how["batch_size"], max(self.asked["input"]["size"]))
+        """The rows of all parts, done or not: whole batches, more where images are small."""
+        n, size, side = len(self.images), self.how["batch_size"], max(self.asked["input"]["size"])
+        wanted = PART_IMAGES * min(4, max(1, (224 // side) ** 2))
+        rows = max(1, wanted // size) * size
+        return [range(start, min(n, start + rows)) for start in range(0, n, rows)]
 
-    @cached_property
-    def work(self) -> Resumable[range]:
+    @property
+    def work(self) -> Path:
         """The folder of its parts."""
-        work = self.folder / PARTS / self.images.name.replace("/", "-")
-        return Resumable(
-            folder=work,
-            parts=work,
-            manifest=work / MANIFEST,
-            part=lambda part: work / f"{part.start:07d}.npz",
-            flaw=self._flaw,
-            others=(),
-            what=str(self.file),
-            instead="another folder with --output",
-            other=lambda changed: (
-                f"{work} holds parts of another extraction (changed: {changed}); delete {work}, "
-                "or name another folder or cell"
-            ),
-            unknown=f"{work} does not hold parts of an extraction; name another output",
-            notes=self.notes,
-        )
+        return self.folder / PARTS / self.images.name.replace("/", "-")
 
-    def begin(self, *, certain: bool) -> list[range]:
-        """Begin, or go on: return the parts that are missing.
+    def part(self, rows: range) -> Path:
+        """Return the file of a part, which no other extraction would take for its own."""
+        about = {**self.asked, **self.how, "versions": self.how["versions"]["smallcal"]}
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return self.work / f"{digest[:16]}-{rows.start:07d}.npz"
 
-        ``certain`` says that nobody else is at work on the cell.
-        """
-        make_folder(self.work.parts)
-        self.work.begin({**self.asked, **self.how})
-        if certain:
-            self.work.sweep(self.parts)
-        return self.work.missing(self.parts)
-
-    def write(self, part: range, arrays: Arrays) -> None:
-        """Write a part, whole or not at all."""
-        write_arrays(self.work.part(part), arrays)
-
-    def _flaw(self, part: range, file: Path) -> str:
-        try:
-            found = _read(file)
-        except FileError:
-            return "is damaged"
-        right = "logits" in found and found["logits"].shape == (len(part), self.columns)
-        same = all(len(array) == len(part) for array in found.values())
-        return "" if right and same else "has the wrong shape"
+    def missing(self) -> list[range]:
+        """Return the parts that are not done; damaged ones are noted."""
+        make_folder(self.work)
+        found = []
+        for rows in self.parts:
+            file, shape = self.part(rows), None
+            with suppress(Exception), np.load(file) as arrays:  # a damaged file may raise anything
+                shape = dict(arrays)["logits"].shape  # it reads them all, with their checksums
+            if shape != (len(rows), self.columns):
+                found.append(rows)
+                if file.exists():
+                    self.notes.append(f"{file} is damaged; it will be computed again")
+        return found
 
     def is_finished(self, entry: Mapping[str, Any] | None) -> bool:
         """Whether the file is there as the manifest has it; one of something else is an error."""
         if entry is None:
-            # A kill may come between a file and the manifest that names it; the parts are there.
-            if os.path.lexists(self.file) and not self.work.manifest.exists():
-                raise InputError(
-                    f"{self.file} exists, but {MANIFEST} beside it does not list it; move it away"
-                )
             return False
         if changed := changes({key: entry.get(key) for key in self.asked}, self.asked):
             raise InputError(
-                f"{self.file} holds another extraction (changed: {changed}); ",
-                **{how: f"{words}, or the folder" for how, words in _RENAME.items()},
+                f"{self.file} holds another extraction (changed: {changed}); ", **_RENAME
             )
         if self.file.is_file() and file_sha256(self.file) == entry.get("sha256"):
             return True
@@ -185,8 +119,9 @@ class SetStore:
     def finish(self) -> dict[str, Any]:
         """Join the parts into the file; return what the manifest says of it."""
         one, images = self.images, self.images.images
-        files = [self.work.part(part) for part in self.parts]
-        widths = {name: array.shape[1] for name, array in _read(files[0]).items()}
+        files = [self.part(rows) for rows in self.parts]
+        with np.load(files[0]) as first:
+            widths = {name: array.shape[1] for name, array in first.items()}
         arrays = {"labels": images.labels, "ids": np.array(images.ids)}
         with suppress(InputError):  # names that repeat, say, would make the file unreadable
             require_names(images.classes)
@@ -199,7 +134,8 @@ class SetStore:
                     shape = (len(one), width)
                     write_npy_header(handle, shape, np.dtype("<f4"))  # type: ignore[arg-type]
                     for file in files:
-                        handle.write(_read(file)[name].astype("<f4").tobytes())
+                        with np.load(file) as part:
+                            handle.write(part[name].astype("<f4").tobytes())
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
                     np.save(handle, array, allow_pickle=False)
@@ -214,45 +150,24 @@ class SetStore:
             **(shift if one.kind else {}),
         }
 
-    def clear(self) -> None:
-        """Remove the parts, after the manifest knows the file."""
-        shutil.rmtree(self.work.folder, ignore_errors=True)
-        with suppress(OSError):  # others may be unfinished
-            (self.folder / PARTS).rmdir()
-
-
-def _read(file: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part; a damaged one is an error."""
-    with explained(file), READERS[".npz"](file, AS_IT_IS) as arrays:
-        return {name: arrays.get(name) for name in arrays.names}
-
 
 # --- the manifest of a cell ----------------------------------------------------------------------
 
 
-def read_cell(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a cell's folder; None where there is none yet."""
-    file = folder / MANIFEST
-    if not os.path.lexists(file):
-        return None
-    found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise FileError(f"{file} is not a manifest of logits")
-    if found.get("version") != VERSION or not isinstance(found.get("sets"), dict):
-        raise FileError(f"{file} is a manifest of version {found.get('version')!r}, not {VERSION}")
-    return found
-
-
-def begin_cell(
-    folder: Path, named: Mapping[str, Any], *, source: str, weights: str
-) -> dict[str, Any]:
+def begin_cell(folder: Path, named: Mapping[str, Any], model: VisionModel) -> dict[str, Any]:
     """Return the manifest of a cell, begun if need be; that of another model is an error."""
-    found = read_cell(folder)
-    if found is None:
+    file = folder / MANIFEST
+    found: dict[str, Any]
+    if not file.exists():
         found = {"format": FORMAT, "version": VERSION, **named}
-        found |= {"model": source, "weights": weights, "sets": {}}
+        found |= {"model": model.source, "weights": model.fingerprint, "sets": {}}
         write_cell(folder, found)
-    if found["weights"] != weights:
+        return found
+    found = read_document(file, most=MAX_BYTES, what="manifest of logits", error=FileError)
+    about = [found.get("format"), found.get("version")] if isinstance(found, dict) else []
+    if about != [FORMAT, VERSION]:
+        raise FileError(f"{file} is not a manifest of logits, or one of another version")
+    if found["weights"] != model.fingerprint:
         raise InputError(
             f"{folder} holds logits of another model ({found['model']}, with other weights); ",
             **_RENAME,
@@ -266,32 +181,19 @@ def write_cell(folder: Path, document: Mapping[str, Any]) -> None:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def sweep_cell(folder: Path, files: Iterable[Path]) -> None:
-    """Remove what a killed process had not finished writing: files, manifest or split."""
-    for path in leftovers([*files, folder / MANIFEST, folder / SPLIT]):
-        path.unlink(missing_ok=True)
-
-
 def require_own(folder: Path) -> None:
-    """Raise where a folder holds something, and neither a collection nor a cell begun here."""
+    """Raise where a folder holds something, and no extraction was begun in it."""
     with file_errors(f"cannot use {folder}"):
-        if not os.path.lexists(folder) or (folder / FILE_NAME).exists():
+        if not os.path.lexists(folder):
             return
         if not folder.is_dir():
             raise FileError(f"{folder} is not a folder; name one for the logits")
-        there = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        others = [entry for entry in there if entry.name != f"{FILE_NAME}.lock"]
-        begun = any((entry / MANIFEST).is_file() or _is_bare(entry) for entry in others)
-    if others and not begun:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    if names and not {collection.FILE_NAME, f"{collection.FILE_NAME}.lock"} & set(names):
         raise InputError(
-            f"{folder} holds other files ({others[0].name}) and no {FILE_NAME}; name a new "
+            f"{folder} holds other files ({names[0]}) and no {collection.FILE_NAME}; name a new "
             "folder, or one that smallcal made"
         )
-
-
-def _is_bare(folder: Path) -> bool:
-    """Whether no more was done in a cell's folder than to lock it."""
-    return folder.is_dir() and all(one.name.startswith(".") for one in folder.iterdir())
 
 
 # --- entries of collection.toml ------------------------------------------------------------------
@@ -313,71 +215,55 @@ def entries_of(manifest: Mapping[str, Any], folder: str) -> list[Entry]:
     """
     sets: Mapping[str, Any] = manifest["sets"]
     entry: Entry = {key: manifest[key] for key in ("dataset", "backbone", "seed")}
-    for part in ("calibration", "test"):
-        entry[part] = f"{folder}/{sets[part]['file']}"
+    entry |= {part: f"{folder}/{sets[part]['file']}" for part in ("calibration", "test")}
     whole: Entry = {**entry, "shift": []}
     found = [whole]
     for one in sets.values():
         if "kind" not in one:
             continue
-        kind, severity, paired = one["kind"], one["severity"], one["paired"]
-        file = f"{folder}/{one['file']}"
-        shift = {"kind": kind, "severity": severity, "file": file, "paired": paired}
-        if one["model_columns"] == sets["test"]["model_columns"]:
+        shift = {key: one[key] for key in ("kind", "severity", "paired")}
+        shift["file"] = f"{folder}/{one['file']}"
+        columns = one["model_columns"]
+        if columns == sets["test"]["model_columns"]:
             whole["shift"].append(shift)
             continue
-        dataset = entry["dataset"]
+        kind, dataset = one["kind"], entry["dataset"]
         name = kind if kind.startswith(f"{dataset}-") else f"{dataset}-{kind}"
         shift |= {"paired": False, "classes": EVERY}
-        found.append({**entry, "dataset": name, "classes": one["model_columns"], "shift": [shift]})
+        found.append({**entry, "dataset": name, "classes": columns, "shift": [shift]})
     return found
 
 
-def registered(root: Path, entries: Sequence[Entry]) -> Collection:
-    """Write entries into a folder's ``collection.toml``; others that are there stay.
-
-    Raises
-    ------
-    InputError
-        If a cell of the same name is there with other files.
-    """
-    with one_at_a_time(root / FILE_NAME):
-        for path in leftovers([root / FILE_NAME]):
+def registered(root: Path, entries: Sequence[Entry]) -> collection.Collection:
+    """Write entries into a folder's ``collection.toml``; others that are there stay."""
+    with one_at_a_time(root / collection.FILE_NAME):
+        for path in leftovers([root / collection.FILE_NAME]):
             path.unlink(missing_ok=True)
-        return write_description(merged(root, entries), root)
-
-
-def merged(root: Path, entries: Sequence[Entry]) -> Entry:
-    """Return what is in a folder's ``collection.toml``, and these entries."""
-    document: Entry = {"name": root.resolve().name, "cell": []}
-    file = root / FILE_NAME
-    if file.exists():
-        document, _ = read_description(root)
-        collection_of(document, root, source=str(file))
-    cells: list[Entry] = list(document["cell"])
-    for entry in entries:
-        place = next((i for i, old in enumerate(cells) if _same_name(old, entry)), None)
-        if place is None:
-            cells.append(entry)
-            continue
-        old = cells[place]
-        if any(old.get(part) != entry[part] for part in ("calibration", "test")):
-            name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
-            raise InputError(f"{file} already has a cell {name} with other files; ", **_RENAME)
-        cells[place] = {**old, **entry}
-    return {**document, "cell": cells}
-
-
-def _same_name(old: Entry, entry: Entry) -> bool:
-    seeds = old.get("seed", 0)
-    named = all(old[key] == entry[key] for key in ("dataset", "backbone"))
-    return named and entry["seed"] in (seeds if isinstance(seeds, list) else [seeds])
+        return collection.write_description(_merged(root, entries), root)
 
 
 def require_free(root: Path, named: Mapping[str, Any]) -> None:
     """Raise before any work if the entry of a cell could not be written."""
     files = {part: f"{name_of(named)}/{part}.npz" for part in ("calibration", "test")}
     try:
-        merged(root, [{**named, **files, "shift": []}])
+        merged = _merged(root, [{**named, **files, "shift": []}])
+        collection.collection_of(merged, root, source=str(root / collection.FILE_NAME))
     except FileError as error:
         raise FileError(f"cannot add to the existing collection: {error}") from None
+
+
+def _merged(root: Path, entries: Sequence[Entry]) -> Entry:
+    """Return what is in a folder's ``collection.toml``, and these entries."""
+    document: Entry = {"name": root.resolve().name, "cell": []}
+    file = root / collection.FILE_NAME
+    if file.exists():
+        document, _ = collection.read_description(root)
+        collection.collection_of(document, root, source=str(file))
+    cells: dict[str, Entry] = {name_of({"seed": 0, **cell}): cell for cell in document["cell"]}
+    for entry in entries:
+        old = cells.get(name_of(entry), entry)
+        if any(old.get(part) != entry[part] for part in ("calibration", "test")):
+            name = f"{entry['dataset']} {entry['backbone']}, seed {entry['seed']},"
+            raise InputError(f"{file} already has a cell {name} with other files; ", **_RENAME)
+        cells[name_of(entry)] = {**old, **entry}
+    return {**document, "cell": list(cells.values())}
