@@ -138,6 +138,3 @@ def test_only_the_first_of_several_processes_speaks(cli, digits, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     said = cli("train", "r.toml", "-o", "run")[2]
     assert said.startswith("smallcal: error: the disk is on fire [")
-        cli("train", "r.toml", "-o", "run")[2]
-        == "smallcal: error: the disk is on fire [invalid-input]\n"
-    )
