@@ -22,7 +22,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 help:
 	@echo "make demo         calibrate a real classifier, show what changed and write smallcal-report.html"
-	@echo "make test         tests of both packages with all extras, style and types; of a test's many cases, eight"
+	@echo "make test         tests of both packages with all extras, style and types; of a test's many cases, four"
 	@echo "make test-slow    the rest: all cases, simulations, killed workers, and what is marked hard, with twenty times as"
 	@echo "                  much thrown: damaged files, odd names, hostile calibrators (an hour). SMALLCAL_FUZZ_SEED=7 throws"
 	@echo "                  others"

@@ -57,7 +57,7 @@ def pytest_runtest_makereport(item):
 
 
 #: Cases of one test that `make test` runs, evenly taken; the others are marked slow.
-MOST_CASES = 8
+MOST_CASES = 4
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -70,6 +70,7 @@ def examples(section):
     return sorted((EXAMPLES / section).glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_examples_run_draw_and_warn_of_nothing(section, tmp_path):
     pytest.importorskip("matplotlib", reason="the examples draw")

@@ -68,6 +68,7 @@ def test_a_bug_is_killed_or_survives_and_the_source_stays(toy, capsys):
     assert run(capsys, "--only", "nothing like it") == (2, "no bug matches 'nothing like it'\n")
 
 
+@pytest.mark.slow
 def test_what_hangs_is_killed_and_what_cannot_be_loaded_is_no_bug(toy, capsys):
     toy(("total = sum(values)", "[None for _ in iter(int, 1)]"), ("def mean", "de mean"))
     code, out = run(capsys, "--only", "bug 0", "--timeout", "3")

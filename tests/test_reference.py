@@ -36,6 +36,7 @@ def planted(tmp_path, monkeypatch):
     return changes
 
 
+@pytest.mark.slow
 def test_a_planted_change_of_numbers_is_found(planted, capsys, monkeypatch):
     monkeypatch.setattr(reference, "MAX_LINES", 1000)
     assert reference.main(["--quick", "--part", "fits"]) == 1
@@ -45,6 +46,7 @@ def test_a_planted_change_of_numbers_is_found(planted, capsys, monkeypatch):
     assert "  artefact/" not in out
 
 
+@pytest.mark.slow
 def test_a_listed_change_passes_and_a_line_without_use_is_told(planted, capsys):
     with planted.open("a", encoding="utf-8") as file:
         file.write("public/SRTS*\tlarger groups\npublic/nothing\tno reason\n")

@@ -43,6 +43,8 @@ LATE = {
     "cli/paper.py paper": "an extra, and a list of options needs none",
     "cli/logits.py logits": "an extra: images need Pillow, its help does not",
     "cli/train.py train": "an extra: images need Pillow, its help does not",
+    "vision/paper/run.py _train": "a plan is made without torch",
+    "vision/paper/run.py _extract": "a plan is made without torch",
     "advice/copies.py copies_note": "certify and evaluate load no more than they need",
     "calibrators/base.py to_torch": "an extra, and a room above",
     "data/in_notebook.py html_of": "what notebooks show is made in a room above",

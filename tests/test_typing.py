@@ -41,6 +41,7 @@ def test_the_script_runs(tmp_path):
     assert "one entry per row" in done.stdout
 
 
+@pytest.mark.slow
 def test_mypy_agrees_with_a_users_script(tmp_path):
     """With no settings but --strict, as a user has none of ours."""
     pytest.importorskip("mypy")

@@ -53,6 +53,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nasty())
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_nasty_split_gets_words_and_no_traceback(verb, name, cli, tmp_path):

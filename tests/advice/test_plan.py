@@ -296,6 +296,7 @@ def truth():
     return at
 
 
+@pytest.mark.slow
 def test_predicted_top_label_bce_holds_the_truth_at_four_times_the_pilot(truth):
     mean, _ = truth(1200)
     inside, errors = 0, []
@@ -690,6 +691,7 @@ def test_the_raw_model_has_one_size():
     assert not np.isnan(fits.loss).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     real.there(

@@ -62,6 +62,7 @@ def answered(function):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # that it has threads
 def test_children_that_are_forked_while_threads_predict_predict_too():
     calibrators = [loaded(name) for name in METHODS]

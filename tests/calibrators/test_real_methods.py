@@ -118,6 +118,7 @@ def test_methods_that_promise_the_argmax_keep_it(method):
         np.testing.assert_array_equal(p.argmax(axis=1), test.argmax(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["smart-bce", "smart-softece"])
 def test_smart_never_ends_above_the_scalar_it_could_be(method):
     for name in real.there(*CELLS[2:4]):
@@ -130,12 +131,14 @@ def test_smart_never_ends_above_the_scalar_it_could_be(method):
         assert loss <= scalar + 1e-12
 
 
+@pytest.mark.slow
 def test_an_unrestricted_head_overfits_several_times_over():
     pytest.importorskip("torch", reason="torch is not installed")
     # The widest cell of the sweep, which is the one that a sweep in-sample keeps.
     assert ece(ONE, "sats-logit-nll", protocol="fixed") > 3 * ece(ONE, "ts-nll")
 
 
+@pytest.mark.slow
 @findings
 @pytest.mark.parametrize("hidden", [16, 128])
 def test_a_head_that_is_trained_out_overfits_and_one_that_stops_does_not(hidden, monkeypatch):

@@ -152,6 +152,7 @@ def test_a_file_that_is_given_again_is_refused(cli):
     assert (code, "would count twice" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_many_processes_lose_nothing(here):
     program = (
         "import sys, numpy as np, smallcal as sc\n"

@@ -78,6 +78,7 @@ def even_rows(rng, n, n_classes, frequencies=None):
     return 2 * (rng.normal(size=(n, n_classes)) + 2 * np.eye(n_classes)[y]), y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 10, 50])
 def test_the_estimate_lies_in_its_interval_and_the_interval_holds_the_truth(n_classes, shifted):

@@ -342,6 +342,7 @@ def test_killed_at_any_write(cal, rows, here, output, least):
     assert told["tried"] >= least
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None,
     reason="Dask is not installed: pip install 'smallcal[dask]'",
@@ -358,6 +359,7 @@ def begin(*args):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @posix
 def test_killed_at_random_moments_and_two_at_once(cal, rows, cli):
     z, y = rows

@@ -44,6 +44,7 @@ def test_an_error_comes_back_and_ends_the_others():
     assert active_children() == []
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_kills_at_random_lose_nothing_and_hang_nothing(tmp_path, seed):

@@ -508,6 +508,7 @@ def test_without_script_the_page_is_whole(driver, path):
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+@pytest.mark.slow
 def test_nasty_names_are_shown_and_do_nothing(driver, tmp_path):
     found = nasty_report()
     found.save(tmp_path / "nasty.html")

@@ -81,6 +81,7 @@ def test_copies_leave_the_interval_as_it_is_if_they_are_clusters(metric):
     assert found.point == pytest.approx(plain.point, abs=0.003)
 
 
+@pytest.mark.slow
 def test_intervals_of_clusters_hold_the_truth():
     rng, truth, held = np.random.default_rng(4), 0.75, np.zeros(2)
     for _ in range(200):
@@ -264,6 +265,7 @@ def test_groups_are_measured_apart_and_the_odd_one_is_found():
     assert sc.evaluate(y, p, metrics=["nll"], by=groups, n_boot=50)["a"]["nll"].n == 300
 
 
+@pytest.mark.slow
 def test_equal_groups_are_rarely_called_different():
     rng = np.random.default_rng(0)
     false_alarms = 0

@@ -140,6 +140,7 @@ def test_resamples_are_fitted_as_if_one_by_one():
         assert each == pytest.approx(alone, abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_classes", "n", "n_split", "signal"), [(2, 300, 300, 1.5), (10, 500, 300, 2.0)]
 )
@@ -153,6 +154,7 @@ def test_nothing_changed_is_rejected_as_rarely_as_it_says(n_classes, n, n_split,
     assert 0.3 < np.mean(p_values) < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_classes", "n", "n_split", "signal"), [(2, 400, 300, 1.5), (6, 800, 500, 1.5)]
 )

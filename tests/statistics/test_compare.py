@@ -153,6 +153,7 @@ def test_a_metric_that_some_resamples_leave_undefined_is_counted():
     assert not never["auroc"].excludes_zero
 
 
+@pytest.mark.slow
 def test_an_interval_covers_the_true_difference_about_as_often_as_it_says():
     """The population difference of two constant forecasts of a coin is known."""
     rng = np.random.default_rng(0)

@@ -35,6 +35,7 @@ def found(request):
     return study(world, population(world, ROWS), 500, 120, 200, metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_population_values_are_those_of_a_large_sample(world):
     truth = population(world, ROWS)
@@ -45,6 +46,7 @@ def test_population_values_are_those_of_a_large_sample(world):
             assert value == pytest.approx(truth[name, metric], abs=0.02)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth(found):
     """At 120 test sets a share of 95 % is seen as 89 to 99 %."""
     for (name, metric), row in found.items():
@@ -61,6 +63,7 @@ def test_estimates_lie_in_their_intervals_and_noise_is_off_them(found):
             assert abs(row.point - row.truth) < row.plain - row.truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", FEW, ids=lambda world: world.name)
 def test_few_errors_have_intervals_that_hold_the_truth_or_none(world):
     """At 120 test sets; resamples alone held accuracy in 76 to 91 %, log-loss in 65 to 90 %."""

@@ -148,6 +148,7 @@ def test_resampling_p_value_equals_its_definition():
     assert result.note == ""
 
 
+@pytest.mark.slow
 def test_both_tests_keep_their_size():
     rng = np.random.default_rng(4)
     rejected = {"z": 0, "resampling": 0}

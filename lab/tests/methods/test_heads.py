@@ -94,6 +94,7 @@ def test_a_sweep_tries_every_cell(small, protocol, n_cells):
     assert {cell.hidden for cell in cells} == widths
 
 
+@pytest.mark.slow
 def test_in_sample_keeps_the_lowest_loss(small):
     tried = sweep(small, protocol="in-sample", epochs=150)
     fitted = fit_head(small, protocol="in-sample", epochs=150).map
@@ -105,6 +106,7 @@ def test_in_sample_keeps_the_lowest_loss(small):
     assert (fitted.activation, fitted.offset, fitted.floor) == ("gelu", 0.0, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refit", ["patience", "epochs"])
 def test_held_out_trains_the_chosen_cell_again_on_everything(refit):
     split = make_split(*simulate(300, 5, seed=2), goal="bce")

@@ -343,6 +343,7 @@ def test_the_number_of_threads_does_not_matter(shared, tmp_path):
 # Kills.
 
 
+@pytest.mark.slow
 @posix
 def test_killed_while_any_file_is_written(shared, tmp_path):
     """At the manifest, predictions, parts, rows and tables: half of it on disk, and all of it."""
@@ -386,6 +387,7 @@ def test_killed_and_interrupted_at_any_moment(shared, tmp_path):
     assert leftovers(out) == []
 
 
+@pytest.mark.slow
 @posix
 def test_a_worker_that_the_system_kills_is_replaced_and_none_outlives_an_error(shared, tmp_path):
     collection, wanted = shared
@@ -450,6 +452,7 @@ needs_dask = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @posix
 @needs_dask
 def test_on_dask_with_a_worker_killed(shared, tmp_path):

@@ -106,6 +106,7 @@ def plain(frozen):
     return freeze_collection.Store(frozen[0].folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_the_frozen_values_come_from_plain_formulas_and_can_be_computed_again(plain, number):
     part = freeze_collection.PARTS[number]
@@ -156,6 +157,7 @@ def imported(node):
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
+@pytest.mark.slow
 def test_every_checkable_value_passes(frozen, found):
     assert found.n_failed == 0
     assert len(found.rows) + found.n_unchecked == len(frozen[1].values)
@@ -187,6 +189,7 @@ def test_scores_without_bins_agree_to_the_last_digit_that_is_kept(found):
     assert max(row.difference for row in smooth) < 2e-6
 
 
+@pytest.mark.slow
 def test_a_wrong_value_fails_and_no_other(frozen):
     collection, reference = frozen
     clean = only(reference, backbone="plain", budget=400, set="clean")
@@ -343,6 +346,7 @@ def test_a_run_goes_on_where_it_was(frozen, tmp_path):
         reproduce(collection, only(reference, backbone="plain"), out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_processes_give_the_same(frozen):
     collection, reference = frozen
     wanted = only(reference, backbone="plain", budget=400, metric="nll", method="srts-bce")
@@ -579,6 +583,7 @@ def test_a_missing_or_broken_file_of_values_is_told(tmp_path):
 # --- the command
 
 
+@pytest.mark.slow
 def test_the_command_prints_every_value(found, done, here, capsys):
     study_reproduce(frozen=True, out=str(done))
     out, err = capsys.readouterr()
@@ -615,6 +620,7 @@ def changed_values(path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_command_leaves_with_one_if_a_value_differs(frozen, here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit) as stop:
@@ -626,6 +632,7 @@ def test_the_command_leaves_with_one_if_a_value_differs(frozen, here, capsys):
     assert "the reference is in doubt" in out
 
 
+@pytest.mark.slow
 def test_the_command_speaks_json(frozen, here, capsys):
     values = changed_values(here / "values.json")
     with pytest.raises(typer.Exit):

@@ -349,6 +349,7 @@ def test_too_many_groups_hurt_with_few_samples_and_not_with_many():
     assert many[2] < -0.5
 
 
+@pytest.mark.slow
 def test_the_larger_map_is_ahead_with_many_samples_and_behind_with_few():
     # Behind by a lot in some draws and by a little in most, so that errors of means say little.
     few = losses(STRUCTURED, 150, "smart-bce", draws=14)
@@ -359,6 +360,7 @@ def test_the_larger_map_is_ahead_with_many_samples_and_behind_with_few():
     assert many + error < -0.2
 
 
+@pytest.mark.slow
 def test_the_larger_map_is_behind_in_ece_too_with_few_samples_and_ahead_with_many():
     few, many = (
         losses(MANY, n, "smart-bce", draws=draws, metric="ece15")

@@ -94,6 +94,7 @@ def kill_when(process, there):
     assert process.returncode == -signal.SIGKILL, said
 
 
+@pytest.mark.slow
 def test_from_images_to_tables_with_two_kills(start):
     root, started = start
     out = root / "out"

@@ -81,6 +81,7 @@ def started(*args, before=""):
 # --- stops ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(("how", "stops"), [(signal.SIGKILL, (1, 5)), (signal.SIGINT, (5,))])
 def test_after_any_stop_the_result_is_the_same_to_the_byte(photos, cli, how, stops):
@@ -459,6 +460,7 @@ for n in (2_000, 6_000):
 """
 
 
+@pytest.mark.slow
 @posix
 def test_memory_does_not_grow_with_the_images(here):
     command = [sys.executable, "-c", PEAKS]

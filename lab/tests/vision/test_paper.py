@@ -76,6 +76,7 @@ def planned_collection(folder, paper):
     return Collection("planned", tuple(cells), folder)
 
 
+@pytest.mark.slow
 def test_what_the_plan_makes_is_what_the_reproduction_needs(tmp_path):
     reference = load_reference()
     elsewhere = {name.split("/")[1] for name in load_paper().elsewhere}

@@ -171,6 +171,7 @@ train(recipe, run)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["step", "written"])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, when):
     """Killed in the third epoch, or after its checkpoint and before its log."""

@@ -78,6 +78,7 @@ def start(words):
             one.communicate()
 
 
+@pytest.mark.slow
 def test_two_processes_learn_as_one(tmp_path):
     """Within 1e-5 for the first 20 steps, mixed and changed as the paper has it or not."""
     images = digit_folders(tmp_path / "images", each=15)

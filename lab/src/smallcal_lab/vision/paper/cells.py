@@ -226,7 +226,8 @@ def _require_sense(entry: Mapping[str, Any]) -> None:
     for name in ("dataset", "backbone"):
         if not entry[name] or set(entry[name]) & set("/\\*?[]\0\n"):
             raise InputError(f"{name} {entry[name]!r} cannot be part of a file's name")
-    split = known_rule(entry.get("split") or "halves")
+    split = entry.get("split") or "halves"
+    known_rule(split)
     recipe = "recipe" in entry
     if recipe != ("train" in entry):
         raise InputError("give both recipe (how to train) and train (on what), or neither")
