@@ -56,7 +56,8 @@ def pytest_runtest_makereport(item):
     return report
 
 
-#: Cases of one test that `make test` runs, evenly taken; the others are marked slow.
+#: Cases of one test that `make test` runs, evenly taken; the others are marked slow, except those
+#: of style and types.
 MOST_CASES = 4
 
 
@@ -65,6 +66,8 @@ def pytest_collection_modifyitems(items):
     """Mark what is slow, and skip the examples of what draws where matplotlib is not installed."""
     cases = {}
     for item in items:
+        if item.path.name == "test_tooling.py":
+            continue
         name = getattr(item, "originalname", None) or item.name
         cases.setdefault((item.path, item.parent.name, name), []).append(item)
     for alike in cases.values():

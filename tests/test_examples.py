@@ -123,6 +123,7 @@ def test_notebooks_are_kept_without_outputs_and_link_to_pages(path):
             assert (path.parent / target).is_file(), f"{cell['id']} links to {target}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_notebooks_run_from_top_to_bottom(path, tmp_path):
     for package in NEEDS.get(path.stem, ["matplotlib"]):

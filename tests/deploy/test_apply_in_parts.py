@@ -304,6 +304,7 @@ def test_processes_give_the_same_bytes(cal, rows, cli):
     assert content("q.parquet") == content("p.parquet")
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_killed_processes_are_one_line_at_most_and_nothing_is_lost(cal, rows, cli, seed):

@@ -56,6 +56,7 @@ def test_intervals_hold_the_truth(found):
             assert abs(row.plain - row.truth) < 4 * row.bias_error + 0.004
 
 
+@pytest.mark.slow
 def test_estimates_lie_in_their_intervals_and_noise_is_off_them(found):
     for (name, metric), row in found.items():
         assert row.inside

@@ -353,6 +353,7 @@ def test_killed_while_any_file_is_written(shared, tmp_path):
     assert told["points"] == 2 * (1 + 4 + 4)
 
 
+@pytest.mark.slow
 @posix
 def test_killed_and_interrupted_at_any_moment(shared, tmp_path):
     """With two jobs: no process is left behind, and the last run has the same bytes."""

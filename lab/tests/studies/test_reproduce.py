@@ -176,6 +176,7 @@ def test_every_checkable_value_passes(frozen, found):
     assert {row.part for row in found.rows} == {"value", "spread", "low", "high"}
 
 
+@pytest.mark.slow
 def test_a_network_started_alike_agrees_far_within_its_tolerance(found):
     """The paper's 0.15 points are for networks that start elsewhere, on 10,000 images."""
     rows = [row for row in found.rows if (row.method, row.metric) == ("smart-bce", "ece15")]
@@ -183,6 +184,7 @@ def test_a_network_started_alike_agrees_far_within_its_tolerance(found):
     assert max(row.difference for row in rows) < 1e-4
 
 
+@pytest.mark.slow
 def test_scores_without_bins_agree_to_the_last_digit_that_is_kept(found):
     smooth = [row for row in found.rows if row.metric in ("nll", "brier", "top_label_bce")]
     assert len(smooth) > 80

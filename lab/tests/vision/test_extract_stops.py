@@ -159,6 +159,7 @@ print(kills)
 """
 
 
+@pytest.mark.slow
 @posix
 def test_killed_at_any_write(photos):
     command = [sys.executable, "-c", KILLED_AT_EVERY_WRITE, NET]
