@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pickle import PicklingError
@@ -72,6 +73,8 @@ def _fetched(stream: Iterator[Any]) -> Iterator[Any]:
                 raise batch
             yield batch
     except (OSError, EOFError) as error:
+        with suppress(RuntimeError):  # what torch tells of the same process, as soon as it knows
+            time.sleep(0.2)
         raise _gone(error) from error
 
 
