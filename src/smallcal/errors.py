@@ -129,7 +129,7 @@ class SmallcalError(Exception):
     message : str
         What is wrong, and what to do about it where that is the same everywhere.
     code : str, optional
-        A key of :data:`CODES`, which stays when the message is reworded.
+        A key of ``CODES``, which stays when the message is reworded.
     python, shell : str
         What to do, in the keywords of Python and in the options of the command line.
 

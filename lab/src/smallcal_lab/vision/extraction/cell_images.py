@@ -85,7 +85,7 @@ class CellImages:
 
     test: str | ImageSet
     #: How ``test`` is divided into calibration and test images: a rule such as ``halves``, or a
-    #: file that :meth:`ImageSplit.save` wrote.
+    #: file that ``ImageSplit.save`` wrote.
     split: str = ""
     #: Other images to calibrate on, where ``test`` is not divided.
     calibration: str | ImageSet = ""

@@ -138,7 +138,7 @@ def plan_paper(
     ----------
     paper : Paper
     cells : sequence of PaperCell
-        As :meth:`Paper.only` gives them.
+        As ``Paper.only`` gives them.
     places : Places
     measured : bool
         Whether a step of training and a batch of each model are tried here.
@@ -297,7 +297,7 @@ def run_paper(
     ----------
     paper : Paper
     cells : sequence of PaperCell
-        As :meth:`Paper.only` gives them.
+        As ``Paper.only`` gives them.
     places : Places
         Where images are, and where runs and logits go.
     settings : RunSettings, optional
