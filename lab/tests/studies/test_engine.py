@@ -364,7 +364,7 @@ def test_killed_and_interrupted_at_any_moment(shared, tmp_path):
     for blow in (signal.SIGINT, signal.SIGKILL):
         process = program("plain", collection.folder, out, MANY, 2)
         try:
-            goal = there + rng.randint(2, 6)
+            goal = there + rng.randint(1, 3)
             wait_until(lambda goal=goal: len(parts(out)) >= goal)
             time.sleep(0.02 * rng.random())
             # Ctrl-C reaches a whole group of processes; a kill only one.
