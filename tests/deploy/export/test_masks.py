@@ -15,8 +15,7 @@ import smallcal as sc
 from smallcal.deploy.export import to_onnx
 from support.backends import BACKENDS, session_of
 from support.cases import (
-    DEPLOYABLE,
-    RANDOM_CONTROLS,
+    EXPORTABLE,
     drawn,
     fitted_once,
     missing_package,
@@ -25,9 +24,7 @@ from support.cases import (
 )
 from support.cases import make as made
 
-EXPORTED = [
-    name for name in DEPLOYABLE if name not in RANDOM_CONTROLS and not missing_package(name)
-]
+EXPORTED = [name for name in EXPORTABLE if not missing_package(name)]
 #: One for each way to make probabilities; ``make test-slow`` looks at the others.
 QUICK = ["ts-nll", "srts-bce", "smallcal", "matrix-scaling", "scaling-binning", "platt"]
 #: What comes beside usual numbers: no option, and numbers that are huge, too large, or none.
