@@ -298,3 +298,14 @@ def test_a_saved_file_has_ordinary_permissions(tmp_path):
 
 def test_a_document_of_version_1_does_not_keep_predictions():
     assert artefact.upgraded({"version": 1}, source="it")["keep_predictions"] is False
+
+
+@pytest.mark.parametrize("name", ["read", "write"])
+def test_a_map_with_rows_of_several_lengths_is_refused(name, tmp_path):
+    path = tmp_path / "cal.json"
+    sc.Calibrator().fit(Z, Y).save(path)
+    document = json.loads(path.read_text())
+    document["map"][name][-1].append(0.5)
+    path.write_text(json.dumps(document))
+    with refused("artefact-damaged", str(path)):
+        sc.load(path)

@@ -410,7 +410,7 @@ class FittedCalibrator(InNotebook):
             others = {each.name for each in fields(cls) if each.init} - set(made)
             fitted = cls(**made, **{name: frozen(document[name]) for name in others})
             require_sound(fitted, n_parameters=document["n_parameters"])
-        except InputError as error:
+        except ValueError as error:
             why = shortened(str(error))  # it may quote numbers, and there may be many
             raise ArtefactError(
                 f"{source} is not a valid calibrator: {why}", code="artefact-damaged"
