@@ -283,8 +283,9 @@ def test_the_numbers_of_a_mark_show_on_hover(page, report):
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", marks[7])
     assert not tip.is_displayed()
     for number in (7, 12, 20):
-        ActionChains(page).move_to_element(marks[number]).perform()
-        WebDriverWait(page, 5).until(lambda _: tip.is_displayed())
+        over = ActionChains(page).move_to_element(marks[number])
+        # A busy browser may drop a movement, so it is made again until one is noticed.
+        WebDriverWait(page, 20).until(lambda _, over=over: over.perform() or tip.is_displayed())
         # Marks may lie over each other; the one that is told of must be among them.
         shown = page.find_element(By.CSS_SELECTOR, "[aria-describedby=tip]")
         name, text = wanted[marks.index(shown)]
