@@ -265,3 +265,17 @@ class TestTorchvision:
     def test_bad_strings(self, source, match):
         with pytest.raises(InputError, match=match):
             open_model(source, pretrained=False)
+
+
+def test_no_download_waits_for_ever(monkeypatch):
+    before, seen = socket.getdefaulttimeout(), []
+
+    def create(*args, **options):
+        seen.append(socket.getdefaulttimeout())
+        raise OSError("the connection was lost")
+
+    monkeypatch.setattr(timm, "create_model", create)
+    with pytest.raises(FileError, match="resnet18 cannot be loaded"):
+        open_model("timm:resnet18", pretrained=False)
+    assert seen == [60]
+    assert socket.getdefaulttimeout() == before

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,8 @@ with needing("torch", "vision", "opening a model", of="smallcal-lab"):
 
 #: Seconds after which a server that says nothing counts as not there.
 PATIENCE = 8
+#: Seconds without a byte after which a download has failed.
+STALLED = 60
 
 #: What to do with a model whose last layer is yet to be trained.
 _TRAIN_IT = {
@@ -122,6 +126,18 @@ def _require(source: str, what: str, folder: object, why: str, instead: str = ""
         )
 
 
+@contextmanager
+def _loading(source: str) -> Iterator[None]:
+    """Say in one line what a library objects to; no download waits for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(STALLED)
+    try:
+        with one_line_errors(f"{source} cannot be loaded"):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
 def build_timm(order: Order) -> Built:
     """Create a model of timm, ``timm:NAME[.TAG]``, with its own preprocessing."""
     timm = library("timm", order.source)
@@ -129,7 +145,7 @@ def build_timm(order: Order) -> Built:
     options = dict(order.options)
     if order.classes is not None:
         options["num_classes"] = order.classes
-    with one_line_errors(f"{order.source} cannot be loaded"):
+    with _loading(order.source):
         module = timm.create_model(order.place, pretrained=order.pretrained, **options)
         asked = {"img_size": options["img_size"]} if "img_size" in options else {}
         config = timm.data.resolve_data_config(asked, model=module)
@@ -200,7 +216,7 @@ def build_torchvision(order: Order) -> Built:
         _require_address(order.source, weights.url)
     elif order.classes is not None:
         options["num_classes"] = order.classes
-    with one_line_errors(f"{order.source} cannot be loaded"):
+    with _loading(order.source):
         module = models.get_model(name, weights=weights if order.pretrained else None, **options)
         see = weights.transforms()
     new = not order.pretrained or order.classes not in (None, len(names))
@@ -252,7 +268,7 @@ def build_hf(order: Order) -> Built:
         files += [] if "size" in order.input else [("preprocessor_config.json",)]
         known = "name a folder that holds it and its config.json: hf:DIR"
         here = not _from_hub(order.source, place, *files, instead=known)
-    with one_line_errors(f"{order.source} cannot be loaded"):
+    with _loading(order.source):
         return _from_transformers(transformers, order, place, here=here)
 
 
